@@ -1,0 +1,76 @@
+#include "weights/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace decant {
+namespace {
+
+Status SystemError(const std::string& path, const char* action, int error) {
+  const StatusCode code = error == ENOENT ? StatusCode::kNotFound : StatusCode::kInvalidArgument;
+  return Error(code, "{}: cannot {}: {}", path, action, std::generic_category().message(error));
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+Expected<MappedFile> MappedFile::Open(const std::string& path) {
+  // O_NONBLOCK: opening a pipe without a writer would wait for ever; on a regular file it changes
+  // nothing.
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) return SystemError(path, "open", errno);
+
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0) return SystemError(path, "read its size", errno);
+  if (!S_ISREG(info.st_mode)) {
+    return InvalidArgument("{}: not a regular file{}", path,
+                           S_ISDIR(info.st_mode) ? " but a directory" : "");
+  }
+  if (info.st_size == 0) return MappedFile(path, {});
+
+  const auto size = static_cast<size_t>(info.st_size);
+  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (address == MAP_FAILED) return SystemError(path, "map into memory", errno);
+  return MappedFile(path, {static_cast<const std::byte*>(address), size});
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::Prefetch() const {
+  // A hint: where the system does not take it, pages are read when they are touched.
+  if (!bytes_.empty()) {
+    madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_WILLNEED);
+  }
+}
+
+}  // namespace decant
