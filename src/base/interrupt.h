@@ -1,0 +1,12 @@
+#pragma once
+
+namespace decant {
+
+/// From now on the first SIGINT or SIGTERM only makes InterruptRequested true, so that the program
+/// can stop in good order; the second one ends the process at once.
+void CatchInterrupts();
+
+/// Whether the person asked the program to stop.
+bool InterruptRequested();
+
+}  // namespace decant

@@ -1,0 +1,127 @@
+#include "base/run_header.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+
+#include "base/clock.h"
+
+namespace decant {
+namespace {
+
+constexpr std::array<std::string_view, 8> kFeaturesThatMatter = {
+    "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_int8", "amx_bf16"};
+
+std::string ReadAll(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string_view Trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Takes the text up to `separator` off the front of `rest`.
+std::string_view TakeUntil(std::string_view& rest, char separator) {
+  const size_t end = rest.find(separator);
+  const std::string_view head = rest.substr(0, end);
+  rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  return head;
+}
+
+std::vector<std::string> KnownFeatures(std::string_view flags) {
+  std::vector<std::string> found;
+  while (!flags.empty()) {
+    const std::string_view flag = TakeUntil(flags, ' ');
+    if (std::find(kFeaturesThatMatter.begin(), kFeaturesThatMatter.end(), flag) !=
+        kFeaturesThatMatter.end()) {
+      found.emplace_back(flag);
+    }
+  }
+  return found;
+}
+
+std::string OsName() {
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  const std::string text = ReadAll("/etc/os-release");
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::string_view line = TakeUntil(rest, '\n');
+    if (!line.starts_with(kKey)) continue;
+    line.remove_prefix(kKey.size());
+    if (line.size() >= 2 && line.front() == '"') line = line.substr(1, line.size() - 2);
+    return std::string(line);
+  }
+  return "unknown";
+}
+
+int32_t UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+void ParseCpuInfo(std::string_view cpuinfo, MachineInfo& machine) {
+  machine.cpu_model = "unknown";
+  machine.cpu_features.clear();
+  while (!cpuinfo.empty()) {
+    std::string_view value = TakeUntil(cpuinfo, '\n');
+    const std::string_view key = Trim(TakeUntil(value, ':'));
+    if (key == "model name" && machine.cpu_model == "unknown") machine.cpu_model = Trim(value);
+    if (key == "flags" && machine.cpu_features.empty()) {
+      machine.cpu_features = KnownFeatures(Trim(value));
+    }
+  }
+}
+
+MachineInfo DescribeMachine() {
+  MachineInfo machine;
+  ParseCpuInfo(ReadAll("/proc/cpuinfo"), machine);
+  machine.logical_cores = UsableCores();
+  machine.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  machine.os = OsName();
+  utsname names{};
+  machine.kernel = uname(&names) == 0 ? names.release : "unknown";
+  return machine;
+}
+
+RunHeader MakeRunHeader(std::span<const char* const> command, uint64_t seed) {
+  return {.machine = DescribeMachine(),
+          .commit = std::string(BuildCommit()),
+          .command = {command.begin(), command.end()},
+          .seed = seed,
+          .utc_time = UtcTimestamp()};
+}
+
+JsonObject ToJson(const RunHeader& header) {
+  JsonArray features;
+  for (const std::string& feature : header.machine.cpu_features) features.Add(feature);
+  JsonArray command;
+  for (const std::string& argument : header.command) command.Add(argument);
+  JsonObject machine;
+  machine.Add("cpu", header.machine.cpu_model)
+      .Add("cpu_features", features)
+      .Add("logical_cores", header.machine.logical_cores)
+      .Add("memory_bytes", header.machine.memory_bytes)
+      .Add("os", header.machine.os)
+      .Add("kernel", header.machine.kernel);
+  JsonObject fields;
+  fields.Add("machine", machine)
+      .Add("commit", header.commit)
+      .Add("command", command)
+      .Add("seed", header.seed)
+      .Add("utc_time", header.utc_time);
+  return JsonObject().Add("header", fields);
+}
+
+}  // namespace decant
