@@ -1,0 +1,114 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/page_pool.h"
+#include "sched/request.h"
+#include "sched/step_plan.h"
+
+namespace decant {
+
+struct SchedulerConfig {
+  int32_t max_batch = 32;      ///< Most rows.
+  int32_t chunk_tokens = 512;  ///< Most prompt tokens a step, all rows together.
+  RequestLimits limits{};
+};
+
+/// Refuses a max_batch, chunk_tokens, max_model_len or vocab_size below 1, by name.
+Status ValidateSchedulerConfig(const SchedulerConfig& config);
+
+/// A token that a request sampled, and whether it was the last one.
+struct TokenEvent {
+  RequestId request = 0;
+  Token token = 0;                       ///< With kEndOfText: the stop token itself.
+  std::optional<FinishReason> finish{};  ///< kBudget or kEndOfText.
+};
+
+/// Decides what each step computes: a state machine without I/O, clock or threads.
+///
+/// Admission is strictly first come, first served: a request starts when a row and the pages for
+/// its whole prompt and budget are free, and until then all behind it wait too. Nothing that has
+/// started is ever put back, so the oldest rows always finish and everything gets its turn.
+///
+/// One step may be in flight: Next may be called while one earlier step is not committed. A row
+/// whose token is still in flight is planned without knowing it; should that token end the
+/// request, what the later step samples for the row is dropped. The row's place, its pages and its
+/// plan's spans stay untouched until every step that was planned with them is committed.
+class Scheduler {
+ public:
+  /// `config` must be valid; `pool` must outlive the scheduler.
+  Scheduler(const SchedulerConfig& config, PagePool& pool);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Why `request` could never run: what ValidateRequest refuses, or a prompt + budget over the
+  /// whole pool (resource exhausted). Reads nothing that ever changes: callable from any thread.
+  Status Validate(const Request& request) const;
+
+  /// Puts a request at the end of the queue; refuses what Validate refuses, and an id whose request
+  /// still waits or holds a row (invalid argument).
+  Status Submit(Request request);
+
+  /// Admits what fits and plans the next step: one decode token for every row whose prompt is read
+  /// and whose budget is not planned to the end; prompt chunks with the rest, oldest row first.
+  /// Empty when there is nothing to compute before the step in flight is committed, or at all. The
+  /// plan stays in place until it is committed (an empty one: until the next call).
+  const StepPlan& Next();
+
+  /// Takes the tokens of the oldest step not yet committed, which must be one for each row that
+  /// samples in it, in plan order. Returns what the requests got, in plan order, valid until the
+  /// next call; tokens of requests that ended meanwhile are dropped.
+  std::span<const TokenEvent> Commit(const StepResult& result);
+
+  /// Ends a request wherever it stands: cancelled, or its text came to a stop string. It gets no
+  /// event any more. False if no such request waits or runs (it ended by itself before).
+  bool End(RequestId id);
+
+  /// Ends all requests and forgets the steps in flight, whose plans die: for a device that failed.
+  void Abandon();
+
+  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  /// Steps planned and not committed, 0 to 2.
+  int32_t in_flight() const { return static_cast<int32_t>(planned_ - committed_); }
+  /// Nothing waits, runs or is in flight.
+  bool idle() const { return waiting_.empty() && running_.empty() && in_flight() == 0; }
+  const SchedulerConfig& config() const { return config_; }
+
+ private:
+  /// A request that holds a row: running, or ended with a step in flight that may read it.
+  struct Row {
+    Request request{};
+    PageLease lease{};
+    int32_t context_len = 0;       ///< Positions computed, the steps in flight included.
+    int32_t samples_planned = 0;   ///< Tokens sampled, the steps in flight included.
+    int32_t tokens_committed = 0;  ///< Tokens sampled and known.
+    uint64_t free_at = 0;          ///< How many steps must be committed before it may go.
+    bool ended = false;
+  };
+
+  void Admit();
+  void PlanRow(int32_t index, StepPlan& plan);
+  TokenEvent AppendToken(Row& row, Token token);
+  void FreeEndedRows();
+
+  const SchedulerConfig config_;
+  PagePool& pool_;
+  std::list<Request> waiting_;  ///< In order of arrival.
+  std::unordered_map<RequestId, std::list<Request>::iterator> waiting_by_id_;
+  std::vector<std::optional<Row>> rows_;  ///< [max_batch]
+  std::vector<int32_t> running_;          ///< Rows that have not ended, in order of admission.
+  std::array<StepPlan, 2> plans_;         ///< Step n lies at n % 2.
+  uint64_t planned_ = 0;                  ///< Steps planned so far: the next step's number.
+  uint64_t committed_ = 0;                ///< Steps committed: the oldest number in flight.
+  std::vector<TokenEvent> events_;
+};
+
+}  // namespace decant
