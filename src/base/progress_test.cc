@@ -63,6 +63,7 @@ TEST(ProgressTest, CountsFromManyThreads) {
   MemoryFile out;
   Progress progress("work", 4001, "pieces", {.out = out.get(), .live = true});
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int j = 0; j < 1000; ++j) progress.Advance(1);
