@@ -1,0 +1,73 @@
+#include "weights/mapped_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace decant {
+namespace {
+
+class MappedFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("mapped_file_test_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Write(const std::string& name, std::string_view text) const {
+    const std::string path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  static std::string_view Text(const MappedFile& file) {
+    return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MappedFileTest, ShowsTheBytesAndKeepsThemWhenMoved) {
+  MappedFile first = MappedFile::Open(Write("a", "hello")).value();
+  MappedFile second = MappedFile::Open(Write("b", "other")).value();
+  const std::byte* address = first.bytes().data();
+  EXPECT_EQ(Text(first), "hello");
+
+  second = std::move(first);
+  const MappedFile third = std::move(second);
+  EXPECT_EQ(third.bytes().data(), address);
+  EXPECT_EQ(Text(third), "hello");
+  EXPECT_EQ(third.path(), (folder_ / "a").string());
+  third.Prefetch();
+}
+
+TEST_F(MappedFileTest, AnEmptyFileIsAnEmptySpan) {
+  const Expected<MappedFile> file = MappedFile::Open(Write("empty", ""));
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ(file->size(), 0u);
+  file->Prefetch();
+}
+
+TEST_F(MappedFileTest, NamesWhatCannotBeMapped) {
+  const std::string missing = folder_ / "missing";
+  Status status = MappedFile::Open(missing).status();
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), missing + ": cannot open: No such file or directory");
+
+  status = MappedFile::Open(folder_).status();
+  EXPECT_EQ(status.message(), folder_.string() + ": not a regular file but a directory");
+
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::Open(pipe).status().message(), pipe + ": not a regular file");
+}
+
+}  // namespace
+}  // namespace decant
