@@ -344,15 +344,15 @@ class History {
   int32_t num_pages_;
   int32_t vocab_size_;
   SchedulerConfig config_;
-  PagePool pool_;
-  FakeForward forward_;
-  Scheduler scheduler_;
   std::map<RequestId, Shadow> shadows_;
   std::deque<Flight> flights_;
+  std::optional<int32_t> freed_in_flight_;
+  PagePool pool_;  // After all that its observer uses.
+  FakeForward forward_;
+  Scheduler scheduler_;
   RequestId next_id_ = 1;
   uint64_t steps_ = 0;
   bool last_plan_empty_ = false;
-  std::optional<int32_t> freed_in_flight_;
 };
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<int32_t> {};

@@ -130,7 +130,9 @@ TEST(SchedulerTest, ATokenInFlightThatFillsTheBudgetIsNotFollowed) {
   Scheduler scheduler(kConfig, pool);
   ASSERT_TRUE(scheduler.Submit(MakeRequest(1, 2, 2)).ok());
   EXPECT_EQ(Describe(scheduler.Next()), "1@0 2/2!");
-  EXPECT_EQ(Describe(scheduler.Next()), "1@0 1/3!") << "planned without knowing its query";
+  const StepPlan& ahead = scheduler.Next();
+  EXPECT_EQ(Describe(ahead), "1@0 1/3!") << "planned without knowing its query";
+  EXPECT_EQ(ahead.rows[0].sample_index, 1);
   scheduler.Commit(Result(0, {{1, 0, 5}}));
   EXPECT_TRUE(scheduler.Next().empty());
   EXPECT_FALSE(scheduler.idle());
@@ -156,6 +158,15 @@ TEST(SchedulerTest, WhatFollowsAnEndOfTextInFlightIsDropped) {
   EXPECT_THAT(scheduler.Commit(Result(1, {{1, 0, 3}})), IsEmpty());
   EXPECT_EQ(pool.free_pages(), 2);
   EXPECT_EQ(Describe(scheduler.Next()), "2@0 2/2!");
+}
+
+TEST(SchedulerTest, AnEndOfTextThatFillsTheBudgetIsAnEndOfText) {
+  PagePool pool(2, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(1, 2, 1)).ok());
+  scheduler.Next();
+  EXPECT_THAT(Describe(scheduler.Commit(Result(0, {{1, 0, kStop}}))),
+              ElementsAre("1:999 end of text"));
 }
 
 TEST(SchedulerTest, ARowIsNotGivenAwayWhileAStepInFlightSamplesForIt) {

@@ -68,6 +68,9 @@ struct SampledToken {
 /// What a step produced: one token for each planned row that samples, in plan order.
 struct StepResult {
   uint64_t step = 0;
+  double seconds = 0;     ///< What the forward and the sampling took where they ran.
+  double bytes = 0;       ///< What it had to read: weights once, K and V of the rows' contexts.
+  double operations = 0;  ///< What it had to compute; a multiply-add counts two.
   std::vector<SampledToken> tokens{};
 };
 

@@ -1,0 +1,282 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/narrow.h"
+
+namespace decant {
+namespace {
+
+constexpr double kNano = 1e-9;
+
+double Seconds(int64_t from, int64_t to) { return static_cast<double>(to - from) * kNano; }
+
+Status ValidateConfig(const EngineConfig& config) {
+  DECANT_RETURN_IF_ERROR(ValidatePoolShape(config.num_pages, config.page_size));
+  return ValidateSchedulerConfig(config.scheduler);
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Engine>> Engine::Create(EngineConfig config,
+                                                 std::unique_ptr<StepRunner> runner,
+                                                 std::shared_ptr<const Tokenizer> tokenizer) {
+  DECANT_RETURN_IF_ERROR(ValidateConfig(config));
+  DECANT_CHECK(runner != nullptr);
+  std::unique_ptr<Engine> engine(
+      new Engine(std::move(config), std::move(runner), std::move(tokenizer)));
+  engine->thread_ = std::thread(&Engine::Loop, engine.get());
+  engine->loop_id_ = engine->thread_.get_id();
+  return engine;
+}
+
+Engine::Engine(EngineConfig config, std::unique_ptr<StepRunner> runner,
+               std::shared_ptr<const Tokenizer> tokenizer)
+    : config_(std::move(config)),
+      tokenizer_(std::move(tokenizer)),
+      runner_(std::move(runner)),
+      pool_(config_.num_pages, config_.page_size),
+      scheduler_(config_.scheduler, pool_),
+      history_(config_.step_history) {
+  pool_.set_free_observer(config_.free_observer);
+  stats_.num_pages = config_.num_pages;
+}
+
+Engine::~Engine() { Stop(); }
+
+Expected<RequestId> Engine::Submit(GenerateRequest request) {
+  DECANT_ASSIGN_OR_RETURN(Arrival arrival, MakeArrival(std::move(request)));
+  const std::lock_guard lock(mutex_);
+  DECANT_RETURN_IF_ERROR(refusal_);
+  const RequestId id = next_id_++;
+  arrival.request.id = id;
+  arrivals_.push_back(std::move(arrival));
+  ++alive_;
+  ++stats_.accepted;
+  wake_.notify_one();
+  return id;
+}
+
+/// The request without its id, checked, and its stream.
+Expected<Engine::Arrival> Engine::MakeArrival(GenerateRequest request) const {
+  if (!request.sink) return InvalidArgument("the request has no sink");
+  if (!tokenizer_ && !request.stop_strings.empty()) {
+    return InvalidArgument("stop strings need a tokenizer; this engine has none");
+  }
+  DECANT_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(std::move(request.stop_strings)));
+  Arrival arrival;
+  arrival.request.prompt = std::move(request.prompt);
+  arrival.request.max_new_tokens = request.max_new_tokens;
+  arrival.request.sampling = request.sampling;
+  if (!request.ignore_end_of_text) arrival.request.stop_tokens = config_.end_of_text;
+  DECANT_RETURN_IF_ERROR(scheduler_.Validate(arrival.request));
+  arrival.stream.sink = std::move(request.sink);
+  if (tokenizer_) arrival.stream.text.emplace(*tokenizer_, std::move(stops));
+  arrival.stream.prompt_tokens = Narrow<int32_t>(arrival.request.prompt.size());
+  return arrival;
+}
+
+void Engine::Cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  if (alive_ == 0) return;
+  cancels_.push_back(id);
+  wake_.notify_one();
+}
+
+void Engine::Drain() {
+  DECANT_CHECK(std::this_thread::get_id() != loop_id_, "Drain on the loop thread");
+  std::unique_lock lock(mutex_);
+  if (refusal_.ok()) refusal_ = Error(StatusCode::kFailedPrecondition, "the engine is draining");
+  drained_.wait(lock, [this] { return alive_ == 0; });
+}
+
+void Engine::Stop() {
+  DECANT_CHECK(std::this_thread::get_id() != loop_id_, "Stop on the loop thread");
+  {
+    const std::lock_guard lock(mutex_);
+    if (refusal_.ok()) refusal_ = Error(StatusCode::kFailedPrecondition, "the engine has stopped");
+    stop_ = true;
+    wake_.notify_one();
+  }
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Engine::Health() const {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
+}
+
+EngineStats Engine::Stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.waiting = std::max(alive_ - stats.running, 0);
+  return stats;
+}
+
+std::vector<StepRecord> Engine::Steps() const {
+  const std::lock_guard lock(mutex_);
+  return history_.Records();
+}
+
+void Engine::Loop() {
+  while (Receive()) {
+    const bool one_in_flight = !flights_.empty();
+    Status status = LaunchNext();
+    if (status.ok() && one_in_flight) status = CompleteOldest();
+    if (!status.ok()) return Fail(status);
+  }
+}
+
+/// Empties the inbox into the scheduler; blocks while there is nothing at all to do. False once
+/// the engine stops and the last step is done.
+bool Engine::Receive() {
+  bool stop;
+  {
+    std::unique_lock lock(mutex_);
+    PublishGauges();
+    wake_.wait(lock, [this] {
+      return !scheduler_.idle() || !arrivals_.empty() || !cancels_.empty() || stop_;
+    });
+    received_arrivals_.swap(arrivals_);
+    received_cancels_.swap(cancels_);
+    stop = stop_;
+  }
+  for (Arrival& arrival : received_arrivals_) {
+    streams_.emplace(arrival.request.id, std::move(arrival.stream));
+    const Status status = scheduler_.Submit(std::move(arrival.request));
+    DECANT_CHECK(status.ok(), "refused after it was validated: {}", status.ToString());
+  }
+  received_arrivals_.clear();
+  for (const RequestId id : received_cancels_) {
+    if (!scheduler_.End(id)) continue;
+    Send({.request = id, .finish = FinishReason::kCancelled, .time = SteadyNanos()});
+  }
+  received_cancels_.clear();
+  if (stop) {
+    for (const auto& [id, stream] : streams_) scheduler_.End(id);
+    EndAll(FinishReason::kCancelled, {});
+  }
+  return !stop || !scheduler_.idle();
+}
+
+/// Plans the next step and starts it, if there is anything to compute.
+Status Engine::LaunchNext() {
+  const int64_t start = SteadyNanos();
+  const StepPlan& plan = scheduler_.Next();
+  if (plan.empty()) return {};
+  const int64_t planned = SteadyNanos();
+  DECANT_ASSIGN_OR_RETURN(const Ticket ticket, runner_->Launch(plan));
+  Flight flight{.ticket = ticket,
+                .launched_at = planned,
+                .record = {.step = plan.step,
+                           .prompt_tokens = plan.prompt_tokens,
+                           .decode_tokens = plan.decode_tokens,
+                           .rows = Narrow<int32_t>(plan.rows.size()),
+                           .plan = Seconds(start, planned),
+                           .launch = Seconds(planned, SteadyNanos())}};
+  for (const PlannedRow& row : plan.rows) flight.record.cached_tokens += row.context_len;
+  flights_.push_back(flight);
+  return {};
+}
+
+/// Waits for the oldest step in flight and delivers its tokens.
+Status Engine::CompleteOldest() {
+  const Flight flight = flights_.front();
+  flights_.pop_front();
+  const int64_t start = SteadyNanos();
+  DECANT_ASSIGN_OR_RETURN(const StepResult result, runner_->Wait(flight.ticket));
+  const int64_t end = SteadyNanos();
+  const std::span<const TokenEvent> events = scheduler_.Commit(result);
+  for (const TokenEvent& event : events) Deliver(event, end);
+
+  StepRecord record = flight.record;
+  record.wait = Seconds(start, end);
+  record.duration = Seconds(std::max(flight.launched_at, last_step_end_), end);
+  record.deliver = Seconds(end, SteadyNanos());
+  last_step_end_ = end;
+  const std::lock_guard lock(mutex_);
+  history_.Add(record);
+  ++(record.pure_decode() ? stats_.pure_decode_steps : stats_.loaded_steps);
+  stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_tokens);
+  stats_.generated_tokens += events.size();
+  return {};
+}
+
+/// Turns a token into text and sends it, and ends the request where the token or its text says so.
+void Engine::Deliver(const TokenEvent& event, int64_t time) {
+  const auto found = streams_.find(event.request);
+  DECANT_CHECK(found != streams_.end(), "a token for request {}, which has ended", event.request);
+  Stream& stream = found->second;
+  ++stream.generated_tokens;
+  std::optional<FinishReason> finish = event.finish;
+  TextStream::Piece piece;
+  if (stream.text) {
+    piece = !finish                              ? stream.text->Push(event.token)
+            : finish == FinishReason::kEndOfText ? stream.text->Finish()
+                                                 : stream.text->PushLast(event.token);
+    if (piece.stopped) {
+      scheduler_.End(event.request);
+      finish = FinishReason::kStopString;
+    }
+  }
+  Send({.request = event.request,
+        .token = event.token,
+        .text = piece.text,
+        .finish = finish,
+        .time = time});
+}
+
+/// Sends an update, complete but for its counts, to its request's sink; with a finish reason it is
+/// the last one.
+void Engine::Send(StreamUpdate update) {
+  const auto found = streams_.find(update.request);
+  DECANT_CHECK(found != streams_.end(), "request {} has ended", update.request);
+  update.prompt_tokens = found->second.prompt_tokens;
+  update.generated_tokens = found->second.generated_tokens;
+  found->second.sink(update);
+  if (!update.finish) return;
+  streams_.erase(found);  // with what the sink holds, before Drain may return
+  const std::lock_guard lock(mutex_);
+  ++stats_.finished[static_cast<size_t>(*update.finish)];
+  PublishGauges();
+  if (--alive_ == 0) drained_.notify_all();
+}
+
+void Engine::EndAll(FinishReason reason, const Status& status) {
+  std::vector<RequestId> ids;
+  ids.reserve(streams_.size());
+  for (const auto& [id, stream] : streams_) ids.push_back(id);
+  std::ranges::sort(ids);
+  for (const RequestId id : ids) {
+    Send({.request = id, .finish = reason, .status = status, .time = SteadyNanos()});
+  }
+}
+
+/// Ends everything after an error of the device, and the loop with it.
+void Engine::Fail(const Status& status) {
+  // The runner may still read the plans that it was given, so they must not die before.
+  for (const Flight& flight : flights_) static_cast<void>(runner_->Wait(flight.ticket));
+  flights_.clear();
+  scheduler_.Abandon();
+  {
+    const std::lock_guard lock(mutex_);
+    refusal_ = status.WithContext("the engine has failed");
+    received_arrivals_.swap(arrivals_);
+  }
+  for (Arrival& arrival : received_arrivals_) {
+    streams_.emplace(arrival.request.id, std::move(arrival.stream));
+  }
+  EndAll(FinishReason::kFailed, status);
+}
+
+/// Copies how things stand to where Stats finds it. mutex_ is held.
+void Engine::PublishGauges() {
+  stats_.running = scheduler_.running();
+  stats_.pages_in_use = pool_.num_pages() - pool_.free_pages();
+}
+
+}  // namespace decant

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/page_pool.h"
+#include "engine/statistics.h"
+#include "engine/text_stream.h"
+#include "runtime/step_runner.h"
+#include "sched/scheduler.h"
+#include "text/tokenizer.h"
+
+namespace decant {
+
+/// What a request gets: one update for each token, and exactly one with a finish reason, the last.
+struct StreamUpdate {
+  RequestId request = 0;
+  /// Absent where no token caused the update: cancelled, failed. With kEndOfText: the end-of-text
+  /// id, which is no part of the text.
+  std::optional<Token> token{};
+  /// Text that is certain by now: whole code points, and never a part of a stop string. Empty
+  /// without a tokenizer. Valid during the call.
+  std::string_view text{};
+  std::optional<FinishReason> finish{};
+  Status status{};  ///< The device's error, with kFailed.
+  int32_t prompt_tokens = 0;
+  int32_t generated_tokens = 0;  ///< This one included.
+  int64_t time = 0;              ///< SteadyNanos when the step's result came, or of the ending.
+};
+
+/// Called on the engine's loop thread, without a lock held. It may call Submit, Cancel and the
+/// inspectors of the engine, and must not block (every request waits meanwhile), throw, or call
+/// Drain, Stop or the destructor.
+using StreamSink = std::function<void(const StreamUpdate&)>;
+
+/// A prompt and how to go on from it.
+struct GenerateRequest {
+  std::vector<Token> prompt{};
+  int32_t max_new_tokens = 0;  ///< The budget.
+  SamplingParams sampling{};
+  /// The text ends before the first of these that appears in it.
+  std::vector<std::string> stop_strings{};
+  /// Goes on over end-of-text tokens, for benchmarks that need the whole budget.
+  bool ignore_end_of_text = false;
+  StreamSink sink{};
+};
+
+struct EngineConfig {
+  SchedulerConfig scheduler{};
+  int32_t num_pages = 0;
+  int32_t page_size = 64;
+  std::vector<Token> end_of_text{};        ///< Ids that end a request.
+  size_t step_history = 65536;             ///< How many StepRecords are kept.
+  PagePool::FreeObserver free_observer{};  ///< For gates; called on the loop thread.
+};
+
+/// Serves requests through one loop thread, which alone touches the scheduler, the pool, the step
+/// runner and the requests' texts. All other threads leave requests and cancellations in an inbox,
+/// which the loop empties before each step. While step n runs, the loop plans and launches step
+/// n + 1; then it waits for n and delivers its tokens.
+///
+/// Submit, Cancel, Health, Stats and Steps may be called from any thread, sinks included; Drain and
+/// Stop from any but the loop thread.
+class Engine {
+ public:
+  /// Starts the loop. `tokenizer` turns tokens into text; without one, updates carry tokens only
+  /// and stop strings are refused. Invalid argument: the config names what is wrong.
+  static Expected<std::unique_ptr<Engine>> Create(EngineConfig config,
+                                                  std::unique_ptr<StepRunner> runner,
+                                                  std::shared_ptr<const Tokenizer> tokenizer);
+  ~Engine();  ///< Stop.
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request behind all submitted before. The sink may be called before this returns, and
+  /// is called if and only if an id is returned. Errors: what Scheduler::Validate refuses; invalid
+  /// argument for what StopMatcher::Create refuses, stop strings without a tokenizer, or no sink;
+  /// failed precondition once the engine drains, has stopped or has failed.
+  Expected<RequestId> Submit(GenerateRequest request);
+
+  /// Asks for a request's end; its sink then gets kCancelled, unless it ended otherwise before the
+  /// loop came to it. Ids that are unknown or ended are ignored.
+  void Cancel(RequestId id);
+
+  /// Refuses new requests and returns when all accepted ones have ended.
+  void Drain();
+
+  /// Refuses new requests, cancels all accepted ones and ends the loop; what was launched is waited
+  /// for. May be called more than once.
+  void Stop();
+
+  /// Ok while requests are accepted; otherwise why they are not.
+  Status Health() const;
+
+  EngineStats Stats() const;
+
+  /// Records of the last steps, oldest first; numbers that are missing fell out of the history.
+  std::vector<StepRecord> Steps() const;
+
+ private:
+  /// A request's way back to its caller.
+  struct Stream {
+    StreamSink sink;
+    std::optional<TextStream> text;
+    int32_t prompt_tokens = 0;
+    int32_t generated_tokens = 0;
+  };
+
+  struct Arrival {
+    Request request;
+    Stream stream;
+  };
+
+  /// A launched step.
+  struct Flight {
+    Ticket ticket;
+    int64_t launched_at = 0;
+    StepRecord record{};
+  };
+
+  Engine(EngineConfig config, std::unique_ptr<StepRunner> runner,
+         std::shared_ptr<const Tokenizer> tokenizer);
+
+  Expected<Arrival> MakeArrival(GenerateRequest request) const;
+
+  // The loop's thread only.
+  void Loop();
+  bool Receive();
+  Status LaunchNext();
+  Status CompleteOldest();
+  void Deliver(const TokenEvent& event, int64_t time);
+  void Send(StreamUpdate update);
+  void EndAll(FinishReason reason, const Status& status);
+  void Fail(const Status& status);
+  void PublishGauges();
+
+  const EngineConfig config_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+
+  // The loop's thread only; Scheduler::Validate may be called by all.
+  std::unique_ptr<StepRunner> runner_;
+  PagePool pool_;
+  Scheduler scheduler_;
+  std::unordered_map<RequestId, Stream> streams_;
+  std::deque<Flight> flights_;  ///< Launched and not waited for, oldest first.
+  int64_t last_step_end_ = 0;
+  std::vector<Arrival> received_arrivals_;
+  std::vector<RequestId> received_cancels_;
+
+  mutable std::mutex mutex_;  ///< Guards what follows, up to history_; not held while a sink runs.
+  std::condition_variable wake_;     ///< The inbox has something, or stop_ is set.
+  std::condition_variable drained_;  ///< No accepted request is left.
+  std::vector<Arrival> arrivals_;
+  std::vector<RequestId> cancels_;
+  Status refusal_;  ///< Why no request is accepted any more; ok: they are.
+  bool stop_ = false;
+  RequestId next_id_ = 1;
+  int32_t alive_ = 0;  ///< Requests accepted and not ended.
+  EngineStats stats_;
+  StepHistory history_;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+  std::thread::id loop_id_;
+};
+
+}  // namespace decant

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sched/request.h"
+
+namespace decant {
+
+/// What a step was and where its time went, in seconds. The loop launches a step before it waits
+/// for the one before, so the host's part of a step runs while the device is busy with another.
+struct StepRecord {
+  uint64_t step = 0;
+  int32_t prompt_tokens = 0;
+  int32_t decode_tokens = 0;
+  int32_t rows = 0;
+  int64_t cached_tokens = 0;  ///< Context lengths of the rows, added up.
+  double plan = 0;            ///< Scheduler::Next.
+  double launch = 0;          ///< StepRunner::Launch.
+  double wait = 0;            ///< Blocked in StepRunner::Wait.
+  double deliver = 0;         ///< Scheduler::Commit, text and sinks.
+  /// From the launch, or from the end of the step before where that came later, to the end: the
+  /// device's time for this step, as far as the host can see.
+  double duration = 0;
+
+  /// A pure decode step has no prompt chunks; a loaded one has.
+  bool pure_decode() const { return prompt_tokens == 0; }
+  /// The loop thread's own work.
+  double host() const { return plan + launch + deliver; }
+};
+
+/// The last records, oldest first, in memory of a fixed size.
+class StepHistory {
+ public:
+  explicit StepHistory(size_t capacity) : capacity_(capacity) {}
+
+  void Add(const StepRecord& record);
+  std::vector<StepRecord> Records() const;
+
+ private:
+  size_t capacity_;
+  size_t oldest_ = 0;  ///< Where the oldest record lies once the buffer is full.
+  std::vector<StepRecord> records_;
+};
+
+/// Counts since the engine started, and how things stand now.
+struct EngineStats {
+  uint64_t pure_decode_steps = 0;
+  uint64_t loaded_steps = 0;
+  uint64_t prompt_tokens = 0;                       ///< Computed in prompt chunks.
+  uint64_t generated_tokens = 0;                    ///< Delivered to callers.
+  uint64_t accepted = 0;                            ///< Requests.
+  std::array<uint64_t, kFinishReasons> finished{};  ///< Requests, by FinishReason.
+  int32_t waiting = 0;
+  int32_t running = 0;
+  int32_t pages_in_use = 0;
+  int32_t num_pages = 0;
+
+  uint64_t steps() const { return pure_decode_steps + loaded_steps; }
+  uint64_t count(FinishReason reason) const { return finished[static_cast<size_t>(reason)]; }
+};
+
+}  // namespace decant

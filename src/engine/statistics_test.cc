@@ -1,0 +1,32 @@
+#include "engine/statistics.h"
+
+#include <gtest/gtest.h>
+
+namespace decant {
+namespace {
+
+std::vector<uint64_t> StepsOf(const StepHistory& history) {
+  std::vector<uint64_t> steps;
+  for (const StepRecord& record : history.Records()) steps.push_back(record.step);
+  return steps;
+}
+
+TEST(StepHistoryTest, KeepsTheLastRecordsInOrder) {
+  StepHistory history(3);
+  EXPECT_TRUE(history.Records().empty());
+  for (uint64_t step = 0; step < 2; ++step) history.Add({.step = step});
+  EXPECT_EQ(StepsOf(history), (std::vector<uint64_t>{0, 1}));
+  for (uint64_t step = 2; step < 8; ++step) history.Add({.step = step});
+  EXPECT_EQ(StepsOf(history), (std::vector<uint64_t>{5, 6, 7}));
+  history.Add({.step = 8});
+  EXPECT_EQ(StepsOf(history), (std::vector<uint64_t>{6, 7, 8}));
+}
+
+TEST(StepHistoryTest, MayKeepNothing) {
+  StepHistory history(0);
+  history.Add({.step = 1});
+  EXPECT_TRUE(history.Records().empty());
+}
+
+}  // namespace
+}  // namespace decant
