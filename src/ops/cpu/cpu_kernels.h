@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tensor/bf16.h"
+
+namespace decant {
+
+/// Positions in one block of the K and V layout below.
+inline constexpr int kBlockTokens = 16;
+/// Positions in the longest key range that one AttendRange call takes.
+inline constexpr int kMaxRangeTokens = 256;
+/// Query rows in one AttendRange call at most.
+inline constexpr int kMaxRangeRows = 64;
+
+/// Floats of scratch that AttendRange needs.
+inline constexpr int64_t kRangeScratchFloats = int64_t{kMaxRangeRows} * kMaxRangeTokens * 3 / 2;
+
+/// One range of keys of one KV head against some query rows.
+///
+/// K and V come in blocks of 16 positions. K: [head_dim / 2][16 positions][2 dims], so that one
+/// vector holds a pair of dims of 16 keys. V: [8 position pairs][head_dim][2 positions], so that
+/// one vector holds 16 dims of a pair of positions. Both are what a bf16 dot-product instruction
+/// (two products added to one sum) wants.
+struct AttendRangeArgs {
+  const Bf16* q = nullptr;  ///< [rows, head_dim]
+  const int32_t* visible =
+      nullptr;  ///< [rows]: how many of the range's keys the row sees; <= 0: none
+  const Bf16* const* k_blocks =
+      nullptr;  ///< [ceil(keys / 16)]; slots past `keys` may hold anything
+  const Bf16* const* v_blocks =
+      nullptr;       ///< [ceil(keys / 16)]; slots past `keys` must hold finite numbers
+  int32_t rows = 0;  ///< at most kMaxRangeRows
+  int32_t keys = 0;  ///< at most kMaxRangeTokens
+  int32_t head_dim = 0;
+  float scale =
+      0;  ///< scores are multiplied by it: log2(e) / sqrt(head_dim), as exp2 is what is computed
+  float* scratch = nullptr;  ///< [kRangeScratchFloats]
+  float* max = nullptr;      ///< out [rows]: largest scaled score, -inf for a row that sees nothing
+  float* sum = nullptr;      ///< out [rows]: sum of exp2(score - max)
+  float* acc = nullptr;      ///< out [rows, head_dim]: sum of exp2(score - max) * V
+};
+
+/// The inner loops of the CPU backend for one instruction set. A row's results depend on that row's
+/// input only: how many rows a call has and where the row stands among them changes no bit.
+struct CpuKernels {
+  std::string_view name;
+
+  /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i].
+  void (*rms_norm_bf16)(const float* x, const float* weight, float epsilon, int32_t n, Bf16* out);
+  void (*rms_norm_f32)(const float* x, const float* weight, float epsilon, int32_t n, float* out);
+
+  /// x[i] += y[i].
+  void (*add)(float* x, const float* y, int32_t n);
+
+  /// out[i] = gate[i] / (1 + exp(-gate[i])) * up[i].
+  void (*silu_mul_bf16)(const float* gate, const float* up, int32_t n, Bf16* out);
+  void (*silu_mul_f32)(const float* gate, const float* up, int32_t n, float* out);
+
+  /// Rotates a head in place: pairs (i, i + head_dim / 2), cos and sin [head_dim / 2].
+  void (*rope)(float* head, const float* cos, const float* sin, int32_t head_dim);
+
+  void (*to_bf16)(const float* x, int64_t n, Bf16* out);
+
+  void (*attend_range)(const AttendRangeArgs& args);
+
+  /// Adds a range's partial result to a running one: both hold max, sum and acc [head_dim] as
+  /// AttendRange leaves them.
+  void (*merge_partial)(float* max, float* sum, float* acc, float range_max, float range_sum,
+                        const float* range_acc, int32_t head_dim);
+};
+
+/// Instruction sets, lowest first.
+enum class CpuLevel { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+
+std::string_view CpuLevelName(CpuLevel level);
+
+/// The highest level that this processor has.
+CpuLevel DetectCpuLevel();
+
+const CpuKernels& KernelsFor(CpuLevel level);
+
+}  // namespace decant

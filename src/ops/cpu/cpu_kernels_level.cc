@@ -1,0 +1,329 @@
+// Compiled once for each instruction set (see CMakeLists.txt), with DECANT_KERNEL_LEVEL naming the
+// result. Plain loops that the compiler vectorises; intrinsics only where it cannot, for the bf16
+// dot product.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#include "ops/cpu/cpu_kernels.h"
+#include "ops/cpu/cpu_kernels_levels.h"
+
+namespace decant {
+namespace {
+
+constexpr int kLanes = 16;
+
+/// 2^x for x <= 0 with a relative error under 2e-7; 0 below -126. The polynomial is the Taylor
+/// series of 2^f on
+/// [-0.5, 0.5]. Branch-free, so that a loop over it vectorises.
+inline float Exp2(float x) {
+  const float clamped = x < -126.0F ? -126.0F : x;
+  // Adding 1.5 * 2^23 rounds to an integer in the low mantissa bits.
+  constexpr float kRound = 12582912.0F;
+  const float shifted = clamped + kRound;
+  const float whole = shifted - kRound;
+  const float f = clamped - whole;
+  float p = 1.5252734e-5F;
+  p = p * f + 1.5403530e-4F;
+  p = p * f + 1.3333558e-3F;
+  p = p * f + 9.6181291e-3F;
+  p = p * f + 5.5504109e-2F;
+  p = p * f + 2.4022651e-1F;
+  p = p * f + 6.9314718e-1F;
+  p = p * f + 1.0F;
+  const auto exponent = std::bit_cast<uint32_t>(shifted) << 23;
+  const float result = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
+  return x < -126.0F ? 0.0F : result;
+}
+
+inline float SumLanes(const std::array<float, kLanes>& lanes) {
+  std::array<float, kLanes> s = lanes;
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) s[i] += s[i + width];
+  }
+  return s[0];
+}
+
+inline void Store(float value, float* out) { *out = value; }
+inline void Store(float value, Bf16* out) { *out = ToBf16(value); }
+
+template <typename Out>
+void RmsNorm(const float* x, const float* weight, float epsilon, int32_t n, Out* out) {
+  std::array<float, kLanes> squares{};
+  int32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) squares[lane] += x[i + lane] * x[i + lane];
+  }
+  for (; i < n; ++i) squares[i % kLanes] += x[i] * x[i];
+  const float inverse = 1.0F / std::sqrt(SumLanes(squares) / static_cast<float>(n) + epsilon);
+  for (i = 0; i < n; ++i) Store(x[i] * inverse * weight[i], out + i);
+}
+
+void Add(float* __restrict x, const float* __restrict y, int32_t n) {
+  for (int32_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
+template <typename Out>
+void SiluMul(const float* __restrict gate, const float* __restrict up, int32_t n,
+             Out* __restrict out) {
+  constexpr float kLog2E = 1.44269504F;
+  for (int32_t i = 0; i < n; ++i) {
+    // exp(-|g|) stays in Exp2's domain; the sigmoid follows from it for either sign.
+    const float g = gate[i];
+    const float e = Exp2(-std::abs(g) * kLog2E);
+    const float sigmoid = (g < 0.0F ? e : 1.0F) / (1.0F + e);
+    Store(g * sigmoid * up[i], out + i);
+  }
+}
+
+void Rope(float* __restrict head, const float* __restrict cos, const float* __restrict sin,
+          int32_t head_dim) {
+  const int32_t half = head_dim / 2;
+  for (int32_t i = 0; i < half; ++i) {
+    const float low = head[i];
+    const float high = head[i + half];
+    head[i] = low * cos[i] - high * sin[i];
+    head[i + half] = high * cos[i] + low * sin[i];
+  }
+}
+
+void ConvertToBf16(const float* __restrict x, int64_t n, Bf16* __restrict out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = ToBf16(x[i]);
+}
+
+#if defined(__AVX512BF16__)
+
+inline __m512bh AsBf16(__m512i v) { return std::bit_cast<__m512bh>(v); }
+
+/// A pair of neighbouring bf16 values in every lane.
+inline __m512bh BroadcastPair(const Bf16* pair) {
+  int32_t bits = 0;
+  std::memcpy(&bits, pair, sizeof(bits));
+  return AsBf16(_mm512_set1_epi32(bits));
+}
+
+/// Scores of kRows rows against kBlocks blocks: one accumulator each, all pairs of dims in order.
+template <int kRows, int kBlocks>
+inline void Scores(const AttendRangeArgs& args, int row, int block, float* scores) {
+  __m512 sums[kRows * kBlocks];
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
+  const int pairs = args.head_dim / 2;
+  const Bf16* q = args.q + static_cast<int64_t>(row) * args.head_dim;
+  for (int pair = 0; pair < pairs; ++pair) {
+    __m512bh k[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) {
+      k[b] = AsBf16(_mm512_loadu_si512(args.k_blocks[block + b] + pair * 2 * kBlockTokens));
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const __m512bh qr = BroadcastPair(q + r * args.head_dim + 2 * pair);
+      for (int b = 0; b < kBlocks; ++b) {
+        sums[r * kBlocks + b] = _mm512_dpbf16_ps(sums[r * kBlocks + b], k[b], qr);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int b = 0; b < kBlocks; ++b) {
+      _mm512_storeu_ps(scores + (row + r) * kMaxRangeTokens + (block + b) * kBlockTokens,
+                       sums[r * kBlocks + b]);
+    }
+  }
+}
+
+/// acc[rows, 32 dims from `dim`] of kRows rows over all blocks, pairs of positions in order.
+template <int kRows>
+inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int blocks,
+                        const Bf16* weights) {
+  __m512 sums[kRows * 2];
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
+  for (int block = 0; block < blocks; ++block) {
+    const Bf16* v = args.v_blocks[block] + 2 * dim;
+    const Bf16* w = weights + row * kMaxRangeTokens + block * kBlockTokens;
+    for (int pair = 0; pair < kBlockTokens / 2; ++pair) {
+      const __m512bh v0 = AsBf16(_mm512_loadu_si512(v + pair * 2 * args.head_dim));
+      const __m512bh v1 = AsBf16(_mm512_loadu_si512(v + pair * 2 * args.head_dim + 32));
+      for (int r = 0; r < kRows; ++r) {
+        const __m512bh wr = BroadcastPair(w + r * kMaxRangeTokens + 2 * pair);
+        sums[2 * r] = _mm512_dpbf16_ps(sums[2 * r], v0, wr);
+        sums[2 * r + 1] = _mm512_dpbf16_ps(sums[2 * r + 1], v1, wr);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* acc = args.acc + static_cast<int64_t>(row + r) * args.head_dim + dim;
+    _mm512_storeu_ps(acc, sums[2 * r]);
+    _mm512_storeu_ps(acc + 16, sums[2 * r + 1]);
+  }
+}
+
+#else
+
+template <int kRows, int kBlocks>
+inline void Scores(const AttendRangeArgs& args, int row, int block, float* scores) {
+  const int pairs = args.head_dim / 2;
+  for (int r = 0; r < kRows; ++r) {
+    const Bf16* q = args.q + static_cast<int64_t>(row + r) * args.head_dim;
+    for (int b = 0; b < kBlocks; ++b) {
+      const Bf16* k = args.k_blocks[block + b];
+      std::array<float, kBlockTokens> sums{};
+      for (int pair = 0; pair < pairs; ++pair) {
+        const float q0 = ToFloat(q[2 * pair]);
+        const float q1 = ToFloat(q[2 * pair + 1]);
+        for (int t = 0; t < kBlockTokens; ++t) {
+          sums[t] += q0 * ToFloat(k[2 * t]);
+          sums[t] += q1 * ToFloat(k[2 * t + 1]);
+        }
+        k += 2 * kBlockTokens;
+      }
+      std::copy(sums.begin(), sums.end(),
+                scores + (row + r) * kMaxRangeTokens + (block + b) * kBlockTokens);
+    }
+  }
+}
+
+template <int kRows>
+inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int blocks,
+                        const Bf16* weights) {
+  constexpr int kDims = 32;
+  for (int r = 0; r < kRows; ++r) {
+    std::array<float, kDims> sums{};
+    for (int block = 0; block < blocks; ++block) {
+      const Bf16* v = args.v_blocks[block] + 2 * dim;
+      const Bf16* w = weights + (row + r) * kMaxRangeTokens + block * kBlockTokens;
+      for (int pair = 0; pair < kBlockTokens / 2; ++pair) {
+        const float w0 = ToFloat(w[2 * pair]);
+        const float w1 = ToFloat(w[2 * pair + 1]);
+        for (int d = 0; d < kDims; ++d) {
+          sums[d] += w0 * ToFloat(v[2 * d]);
+          sums[d] += w1 * ToFloat(v[2 * d + 1]);
+        }
+        v += 2 * args.head_dim;
+      }
+    }
+    std::copy(sums.begin(), sums.end(),
+              args.acc + static_cast<int64_t>(row + r) * args.head_dim + dim);
+  }
+}
+
+#endif
+
+template <int kRows>
+void ScoreRows(const AttendRangeArgs& args, int row, int blocks, float* scores) {
+  // About twelve accumulators hide the latency of the dot product.
+  constexpr int kWide = kRows <= 3 ? 4 : 2;
+  int block = 0;
+  for (; block + kWide <= blocks; block += kWide) Scores<kRows, kWide>(args, row, block, scores);
+  for (; block < blocks; ++block) Scores<kRows, 1>(args, row, block, scores);
+}
+
+/// Turns a row's scores into weights exp2(score - max), in fp32 for their sum and bf16 for the
+/// values.
+inline void SoftmaxRow(const AttendRangeArgs& args, int row, int padded_keys, float* scores,
+                       Bf16* weights) {
+  const int visible = std::min(args.visible[row], args.keys);
+  std::array<float, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<float>::infinity());
+  int t = 0;
+  for (; t + kLanes <= visible; t += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const float s = scores[t + lane] * args.scale;
+      scores[t + lane] = s;
+      lanes[lane] = s > lanes[lane] ? s : lanes[lane];
+    }
+  }
+  for (int lane = 0; t + lane < visible; ++lane) {
+    const float s = scores[t + lane] * args.scale;
+    scores[t + lane] = s;
+    lanes[lane] = s > lanes[lane] ? s : lanes[lane];
+  }
+  const float max = *std::max_element(lanes.begin(), lanes.end());
+  for (int i = std::max(visible, 0); i < padded_keys; ++i) {
+    scores[i] = -std::numeric_limits<float>::infinity();
+  }
+  std::array<float, kLanes> sums{};
+  // A row that sees nothing keeps weights of zero: exp2(-inf - 0) rather than exp2(-inf + inf).
+  const float reference = visible > 0 ? max : 0.0F;
+  for (t = 0; t < padded_keys; t += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const float w = Exp2(scores[t + lane] - reference);
+      sums[lane] += w;
+      weights[t + lane] = ToBf16(w);
+    }
+  }
+  args.max[row] = max;
+  args.sum[row] = SumLanes(sums);
+}
+
+template <int kRows>
+void WeighRows(const AttendRangeArgs& args, int row, int blocks, const Bf16* weights) {
+  for (int dim = 0; dim < args.head_dim; dim += 32) {
+    WeighValues<kRows>(args, row, dim, blocks, weights);
+  }
+}
+
+void AttendRange(const AttendRangeArgs& args) {
+  const int blocks = (args.keys + kBlockTokens - 1) / kBlockTokens;
+  float* scores = args.scratch;
+  auto* weights =
+      reinterpret_cast<Bf16*>(args.scratch + static_cast<int64_t>(kMaxRangeRows) * kMaxRangeTokens);
+  const auto for_row_groups = [&](auto&& body) {
+    int row = 0;
+    for (; row + 6 <= args.rows; row += 6) body(std::integral_constant<int, 6>{}, row);
+    switch (args.rows - row) {
+      case 1:
+        return body(std::integral_constant<int, 1>{}, row);
+      case 2:
+        return body(std::integral_constant<int, 2>{}, row);
+      case 3:
+        return body(std::integral_constant<int, 3>{}, row);
+      case 4:
+        return body(std::integral_constant<int, 4>{}, row);
+      case 5:
+        return body(std::integral_constant<int, 5>{}, row);
+      default:
+        return;
+    }
+  };
+  for_row_groups([&](auto rows, int row) { ScoreRows<rows>(args, row, blocks, scores); });
+  for (int row = 0; row < args.rows; ++row) {
+    SoftmaxRow(args, row, blocks * kBlockTokens, scores + row * kMaxRangeTokens,
+               weights + row * kMaxRangeTokens);
+  }
+  for_row_groups([&](auto rows, int row) { WeighRows<rows>(args, row, blocks, weights); });
+}
+
+void MergePartial(float* max, float* sum, float* __restrict acc, float range_max, float range_sum,
+                  const float* __restrict range_acc, int32_t head_dim) {
+  const float merged = range_max > *max ? range_max : *max;
+  const float old_factor = Exp2(*max - merged);
+  const float range_factor = Exp2(range_max - merged);
+  for (int32_t d = 0; d < head_dim; ++d) {
+    acc[d] = acc[d] * old_factor + range_acc[d] * range_factor;
+  }
+  *sum = *sum * old_factor + range_sum * range_factor;
+  *max = merged;
+}
+
+}  // namespace
+
+const CpuKernels DECANT_KERNEL_LEVEL = {
+    .name = DECANT_KERNEL_NAME,
+    .rms_norm_bf16 = RmsNorm<Bf16>,
+    .rms_norm_f32 = RmsNorm<float>,
+    .add = Add,
+    .silu_mul_bf16 = SiluMul<Bf16>,
+    .silu_mul_f32 = SiluMul<float>,
+    .rope = Rope,
+    .to_bf16 = ConvertToBf16,
+    .attend_range = AttendRange,
+    .merge_partial = MergePartial,
+};
+
+}  // namespace decant

@@ -1,0 +1,324 @@
+#include "ops/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/check.h"
+#include "base/narrow.h"
+
+namespace decant {
+namespace {
+
+/// Output columns of one matmul. Narrow slices stay in a core's cache while tokens pass by and give
+/// every thread some.
+constexpr int32_t kSliceRows = 192;
+
+constexpr int32_t kMaxHeadDim = 256;
+
+class CpuEmbedding : public EmbeddingWeight {
+ public:
+  explicit CpuEmbedding(RowSource rows) : rows_(std::move(rows)) {}
+  const RowSource& rows() const { return rows_; }
+
+ private:
+  RowSource rows_;
+};
+
+const SlicedLinear& AsSliced(const LinearWeight& weight) {
+  return static_cast<const SlicedLinear&>(weight);
+}
+
+/// The width, among a few that matrix units like, that cuts `rows` into the most even number of
+/// slices.
+int32_t SliceRows(int64_t rows, std::initializer_list<int32_t> widths) {
+  for (int64_t wanted_factor : {4, 2, 1}) {
+    for (int32_t width : widths) {
+      if (rows % (width * wanted_factor) == 0) return width;
+    }
+  }
+  return *widths.begin();
+}
+
+/// The level of our own kernels that goes with what oneDNN was allowed to use.
+CpuLevel AllowedLevel() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted) {
+    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+  };
+  CpuLevel allowed = CpuLevel::kBaseline;
+  if (has(dnnl::cpu_isa::avx2)) allowed = CpuLevel::kAvx2;
+  if (has(dnnl::cpu_isa::avx512_core)) allowed = CpuLevel::kAvx512;
+  if (has(dnnl::cpu_isa::avx512_core_bf16)) allowed = CpuLevel::kAvx512Bf16;
+  return std::min(allowed, DetectCpuLevel());
+}
+
+}  // namespace
+
+CpuOps::CpuOps(const CpuOpsOptions& options)
+    : shape_(options.shape),
+      level_(AllowedLevel()),
+      kernels_(KernelsFor(level_)),
+      dtype_(level_ == CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32),
+      pool_(options.threads),
+      linear_(dtype_, pool_),
+      attention_(options.shape, options.decode_kernel, kernels_, pool_),
+      residual_(options.max_tokens, shape_.hidden, DType::kF32),
+      normed_(std::max(options.max_tokens, options.max_samples), shape_.hidden, dtype_),
+      queries_(options.max_tokens, int64_t{shape_.heads} * shape_.head_dim, DType::kBf16),
+      attended_(options.max_tokens, int64_t{shape_.heads} * shape_.head_dim, dtype_),
+      mlp_hidden_(options.max_tokens, shape_.intermediate, dtype_),
+      logits_(options.max_samples, shape_.vocab, DType::kF32) {
+  DECANT_CHECK(shape_.head_dim % 32 == 0 && shape_.head_dim <= kMaxHeadDim, "head_dim {}",
+               shape_.head_dim);
+  const int32_t half = shape_.head_dim / 2;
+  cos_.resize(static_cast<size_t>(shape_.max_positions) * half);
+  sin_.resize(cos_.size());
+  pool_.Run(shape_.max_positions, [&](int64_t position, int) {
+    for (int32_t i = 0; i < half; ++i) {
+      // In float, as the reference implementation computes angles.
+      const float frequency =
+          1.0F / std::pow(shape_.rope_theta,
+                          static_cast<float>(2 * i) / static_cast<float>(shape_.head_dim));
+      const float angle = static_cast<float>(position) * frequency;
+      cos_[position * half + i] = std::cos(angle);
+      sin_[position * half + i] = std::sin(angle);
+    }
+  });
+}
+
+std::string CpuOps::Describe() const {
+  const auto* version = dnnl::version();
+  return fmt::format("cpu: {} kernels, {} weights by oneDNN {}.{}.{}, {} thread{}", kernels_.name,
+                     dtype_ == DType::kBf16 ? "bf16" : "fp32", version->major, version->minor,
+                     version->patch, pool_.threads(), pool_.threads() == 1 ? "" : "s");
+}
+
+std::unique_ptr<SlicedLinear> CpuOps::Pack(const RowSource& weight, int32_t slice_rows) {
+  return linear_.Pack(weight.rows, weight.cols, slice_rows, weight.read);
+}
+
+std::unique_ptr<LinearWeight> CpuOps::PackQkv(const RowSource& q, const RowSource& k,
+                                              const RowSource& v) {
+  const RowSource all{.rows = q.rows + k.rows + v.rows,
+                      .cols = q.cols,
+                      .read = [&](int64_t first, int64_t count, float* out) {
+                        for (const RowSource* part : {&q, &k, &v}) {
+                          const int64_t taken = std::min(count, part->rows - first);
+                          if (taken > 0) {
+                            part->read(first, taken, out);
+                            out += taken * part->cols;
+                            count -= taken;
+                            first = 0;
+                          } else {
+                            first -= part->rows;
+                          }
+                          if (count == 0) return;
+                        }
+                      }};
+  // Whole heads in each slice, so that its epilogue can rotate them.
+  const int32_t heads = std::max(1, 128 / shape_.head_dim);
+  auto weight = Pack(all, heads * shape_.head_dim);
+  layer_bytes_ += static_cast<double>(weight->bytes());
+  layer_cells_ += static_cast<double>(all.rows * all.cols);
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CpuOps::PackGateUp(const RowSource& gate, const RowSource& up) {
+  // A slice holds as many gate rows as up rows, the gate's first, so that its epilogue can multiply
+  // them.
+  const RowSource both{.rows = gate.rows + up.rows,
+                       .cols = gate.cols,
+                       .read = [&](int64_t first, int64_t count, float* out) {
+                         gate.read(first / 2, count / 2, out);
+                         up.read(first / 2, count / 2, out + count / 2 * gate.cols);
+                       }};
+  auto weight = Pack(both, 2 * SliceRows(gate.rows, {96, 64, 80, 48}));
+  layer_bytes_ += static_cast<double>(weight->bytes());
+  layer_cells_ += static_cast<double>(both.rows * both.cols);
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CpuOps::PackProjection(const RowSource& weight) {
+  auto packed = Pack(weight, SliceRows(weight.rows, {kSliceRows, 128, 96, 64}));
+  layer_bytes_ += static_cast<double>(packed->bytes());
+  layer_cells_ += static_cast<double>(weight.rows * weight.cols);
+  return packed;
+}
+
+std::unique_ptr<LinearWeight> CpuOps::PackHead(const RowSource& weight) {
+  auto packed = Pack(weight, kSliceRows);
+  head_bytes_ += static_cast<double>(packed->bytes());
+  head_cells_ += static_cast<double>(weight.rows * weight.cols);
+  return packed;
+}
+
+std::unique_ptr<EmbeddingWeight> CpuOps::PackEmbedding(const RowSource& weight) {
+  return std::make_unique<CpuEmbedding>(weight);
+}
+
+Status CpuOps::AllocateCache(int32_t pages, int32_t page_size) {
+  cache_ = CpuKvCache(shape_.layers, shape_.kv_heads, shape_.head_dim, pages, page_size);
+  return {};
+}
+
+void CpuOps::BeginStep(const StepBatch& batch) {
+  DECANT_CHECK(batch.tokens() > 0 && residual_.buffer.size() >=
+                                         (batch.tokens() + LinearEngine::kPadding) *
+                                             static_cast<size_t>(shape_.hidden) * sizeof(float),
+               "a step of {} tokens", batch.tokens());
+  batch_ = &batch;
+  attention_.Plan(batch, cache_);
+  token_pages_.resize(batch.tokens());
+  token_slots_.resize(batch.tokens());
+  for (int32_t token = 0; token < batch.tokens(); ++token) {
+    const int32_t position = batch.positions[token];
+    const BatchRow& row = batch.rows[batch.token_rows[token]];
+    token_pages_[token] = row.pages[position / cache_.page_size()];
+    token_slots_[token] = position % cache_.page_size();
+  }
+}
+
+void CpuOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
+  const RowSource& rows = static_cast<const CpuEmbedding&>(embedding).rows();
+  pool_.Run(batch_->tokens(), [&](int64_t token, int) {
+    rows.read(batch_->token_ids[token], 1, residual.Row<float>(token));
+  });
+}
+
+void CpuOps::NormRow(const float* row, std::span<const float> weight, TensorView out,
+                     int32_t index) {
+  if (dtype_ == DType::kBf16) {
+    kernels_.rms_norm_bf16(row, weight.data(), shape_.norm_epsilon, shape_.hidden,
+                           out.Row<Bf16>(index));
+  } else {
+    kernels_.rms_norm_f32(row, weight.data(), shape_.norm_epsilon, shape_.hidden,
+                          out.Row<float>(index));
+  }
+}
+
+template <typename TokenOf>
+TensorView CpuOps::Norm(std::span<const float> weight, TensorView residual, int32_t rows,
+                        TokenOf&& token_of) {
+  const TensorView out = normed_.View(rows);
+  // A region costs about a microsecond, as much as some rows' norms.
+  constexpr int32_t kRowsPerItem = 16;
+  pool_.Run(CeilDiv(rows, kRowsPerItem), [&](int64_t item, int) {
+    const auto first = static_cast<int32_t>(item) * kRowsPerItem;
+    for (int32_t i = first; i < std::min(rows, first + kRowsPerItem); ++i) {
+      NormRow(residual.Row<float>(token_of(i)), weight, out, i);
+    }
+  });
+  return out;
+}
+
+void CpuOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                               TensorView queries) {
+  const int32_t tokens = batch_->tokens();
+  const TensorView normed =
+      Norm(weights.attention_norm, residual, tokens, [](int32_t i) { return i; });
+  const int32_t dim = shape_.head_dim;
+  const float* bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data();
+  linear_.Run(AsSliced(*weights.qkv), normed, tokens,
+              [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* out, int) {
+                for (int32_t i = 0; i < count; ++i) {
+                  const int32_t token = first + i;
+                  const int64_t angle = int64_t{batch_->positions[token]} * (dim / 2);
+                  for (int32_t column = 0; column < slice.rows; column += dim) {
+                    float* head = out + int64_t{i} * slice.rows + column;
+                    if (bias != nullptr) kernels_.add(head, bias + slice.first_row + column, dim);
+                    auto index = static_cast<int32_t>((slice.first_row + column) / dim);
+                    std::array<Bf16, kMaxHeadDim> rounded;
+                    if (index < shape_.heads + shape_.kv_heads) {
+                      kernels_.rope(head, cos_.data() + angle, sin_.data() + angle, dim);
+                    }
+                    if (index < shape_.heads) {
+                      kernels_.to_bf16(head, dim, queries.Row<Bf16>(token) + index * dim);
+                      continue;
+                    }
+                    kernels_.to_bf16(head, dim, rounded.data());
+                    index -= shape_.heads;
+                    if (index < shape_.kv_heads) {
+                      cache_.AppendK(layer, token_pages_[token], token_slots_[token], index,
+                                     rounded.data());
+                    } else {
+                      cache_.AppendV(layer, token_pages_[token], token_slots_[token],
+                                     index - shape_.kv_heads, rounded.data());
+                    }
+                  }
+                }
+              });
+}
+
+void CpuOps::Attention(int32_t layer, TensorView queries, TensorView attended) {
+  attention_.Run(layer, cache_, queries, attended);
+}
+
+void CpuOps::ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) {
+  linear_.Run(AsSliced(weight), input, batch_->tokens(),
+              [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* out, int) {
+                for (int32_t i = 0; i < count; ++i) {
+                  kernels_.add(residual.Row<float>(first + i) + slice.first_row,
+                               out + int64_t{i} * slice.rows, slice.rows);
+                }
+              });
+}
+
+void CpuOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) {
+  const TensorView normed =
+      Norm(weights.mlp_norm, residual, batch_->tokens(), [](int32_t i) { return i; });
+  linear_.Run(
+      AsSliced(*weights.gate_up), normed, batch_->tokens(),
+      [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* y, int) {
+        const int32_t width = slice.rows / 2;
+        const int64_t column = slice.first_row / 2;
+        for (int32_t i = 0; i < count; ++i) {
+          const float* gate = y + int64_t{i} * slice.rows;
+          if (dtype_ == DType::kBf16) {
+            kernels_.silu_mul_bf16(gate, gate + width, width, out.Row<Bf16>(first + i) + column);
+          } else {
+            kernels_.silu_mul_f32(gate, gate + width, width, out.Row<float>(first + i) + column);
+          }
+        }
+      });
+}
+
+TensorView CpuOps::NormHead(std::span<const float> final_norm, const LinearWeight& head,
+                            TensorView residual) {
+  const auto samples = static_cast<int32_t>(batch_->logits_tokens.size());
+  const TensorView logits = logits_.View(samples);
+  const TensorView normed =
+      Norm(final_norm, residual, samples, [&](int32_t i) { return batch_->logits_tokens[i]; });
+  linear_.Run(AsSliced(head), normed, samples,
+              [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* y, int) {
+                for (int32_t i = 0; i < count; ++i) {
+                  std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
+                              logits.Row<float>(first + i) + slice.first_row);
+                }
+              });
+  return logits;
+}
+
+StepCost CpuOps::Cost() const {
+  StepCost cost;
+  double keys = 0;
+  double products = 0;
+  for (const BatchRow& row : batch_->rows) {
+    keys += row.context_len;
+    // Query i of n sees context - n + i + 1 keys.
+    products += static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
+  }
+  const double samples = static_cast<double>(batch_->logits_tokens.size());
+  const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16) * shape_.layers;
+  cost.bytes = layer_bytes_ + (samples > 0 ? head_bytes_ : 0) + keys * kv_bytes;
+  cost.operations = 2 * (batch_->tokens() * layer_cells_ + samples * head_cells_) +
+                    4 * products * shape_.heads * shape_.head_dim * shape_.layers;
+  return cost;
+}
+
+void CpuOps::ParallelFor(int64_t items, const std::function<void(int64_t)>& body) {
+  pool_.Run(items, [&](int64_t item, int) { body(item); });
+}
+
+}  // namespace decant

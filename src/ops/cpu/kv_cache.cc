@@ -1,0 +1,98 @@
+#include "ops/cpu/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace decant {
+
+CpuKvCache::CpuKvCache(int32_t layers, int32_t kv_heads, int32_t head_dim, int32_t pages,
+                       int32_t page_size)
+    : layers_(layers),
+      kv_heads_(kv_heads),
+      head_dim_(head_dim),
+      pages_(pages),
+      page_size_(page_size),
+      buffer_(static_cast<size_t>(layers) * pages * kv_heads * 2 * page_size * head_dim *
+              sizeof(Bf16)) {}
+
+void CpuKvCache::AppendK(int32_t layer, int32_t page, int32_t slot, int32_t kv_head,
+                         const Bf16* k) {
+  Bf16* base = buffer_.As<Bf16>().data() + HeadOffset(layer, page, kv_head);
+  if (!blocked()) {
+    std::copy_n(k, head_dim_, base + static_cast<int64_t>(slot) * head_dim_);
+    return;
+  }
+  Bf16* block = base + static_cast<int64_t>(slot / kBlockTokens) * kBlockTokens * head_dim_;
+  const int32_t token = slot % kBlockTokens;
+  for (int32_t pair = 0; pair < head_dim_ / 2; ++pair) {
+    std::memcpy(block + (pair * kBlockTokens + token) * 2, k + pair * 2, 2 * sizeof(Bf16));
+  }
+}
+
+void CpuKvCache::AppendV(int32_t layer, int32_t page, int32_t slot, int32_t kv_head,
+                         const Bf16* v) {
+  Bf16* base = buffer_.As<Bf16>().data() + HeadOffset(layer, page, kv_head) +
+               static_cast<int64_t>(page_size_) * head_dim_;
+  if (!blocked()) {
+    std::copy_n(v, head_dim_, base + static_cast<int64_t>(slot) * head_dim_);
+    return;
+  }
+  Bf16* pair = base + static_cast<int64_t>(slot / 2) * 2 * head_dim_ + slot % 2;
+  for (int32_t d = 0; d < head_dim_; ++d) pair[2 * d] = v[d];
+}
+
+void CpuKvCache::RangeBlocks(int32_t layer, int32_t kv_head, std::span<const int32_t> pages,
+                             int32_t first, int32_t keys, Bf16* scratch, const Bf16** k_blocks,
+                             const Bf16** v_blocks) const {
+  const Bf16* cache = buffer_.As<Bf16>().data();
+  const int64_t block_size = static_cast<int64_t>(kBlockTokens) * head_dim_;
+  const int64_t v_offset = static_cast<int64_t>(page_size_) * head_dim_;
+  const int32_t blocks = (keys + kBlockTokens - 1) / kBlockTokens;
+  for (int32_t block = 0; block < blocks; ++block) {
+    const int32_t start = first + block * kBlockTokens;
+    const int32_t tokens = std::min(kBlockTokens, first + keys - start);
+    Bf16* k_copy = scratch + block * 2 * block_size;
+    Bf16* v_copy = k_copy + block_size;
+    if (blocked()) {
+      const Bf16* base = cache + HeadOffset(layer, pages[start / page_size_], kv_head) +
+                         start % page_size_ / kBlockTokens * block_size;
+      k_blocks[block] = base;
+      v_blocks[block] = base + v_offset;
+      if (tokens == kBlockTokens) continue;
+      // Slots past the end may hold anything, and zero times NaN is NaN: the last block's V is
+      // copied and cleared.
+      std::copy_n(base + v_offset, block_size, v_copy);
+      for (int32_t t = tokens; t < kBlockTokens; ++t) {
+        Bf16* pair = v_copy + static_cast<int64_t>(t / 2) * 2 * head_dim_ + t % 2;
+        for (int32_t d = 0; d < head_dim_; ++d) pair[2 * d] = Bf16{};
+      }
+      v_blocks[block] = v_copy;
+      continue;
+    }
+    std::fill_n(k_copy, 2 * block_size, Bf16{});
+    for (int32_t t = 0; t < tokens; ++t) {
+      const int32_t position = start + t;
+      const Bf16* k = cache + HeadOffset(layer, pages[position / page_size_], kv_head) +
+                      static_cast<int64_t>(position % page_size_) * head_dim_;
+      const Bf16* v = k + v_offset;
+      for (int32_t d = 0; d < head_dim_; ++d) {
+        k_copy[(d / 2 * kBlockTokens + t) * 2 + d % 2] = k[d];
+        v_copy[(static_cast<int64_t>(t / 2) * head_dim_ + d) * 2 + t % 2] = v[d];
+      }
+    }
+    k_blocks[block] = k_copy;
+    v_blocks[block] = v_copy;
+  }
+}
+
+void CpuKvCache::Poison(int32_t page) {
+  DECANT_CHECK(page >= 0 && page < pages_, "page {} of {}", page, pages_);
+  const int64_t size = int64_t{2} * kv_heads_ * page_size_ * head_dim_;
+  for (int32_t layer = 0; layer < layers_; ++layer) {
+    std::fill_n(buffer_.As<Bf16>().data() + HeadOffset(layer, page, 0), size, kPoisonBf16);
+  }
+}
+
+}  // namespace decant

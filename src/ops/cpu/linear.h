@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ops/cpu/thread_pool.h"
+#include "ops/ops.h"
+#include "tensor/host_buffer.h"
+#include "tensor/tensor_view.h"
+
+namespace decant {
+
+class LinearKernel;
+struct PackedSlice;
+
+/// A weight matrix [rows, cols] cut into slices of output columns, each packed as oneDNN wants it.
+/// The cut depends on the matrix only, never on threads or tokens.
+class SlicedLinear : public LinearWeight {
+ public:
+  struct Slice {
+    int64_t first_row = 0;  ///< In the order that PackLinear read the rows.
+    int32_t rows = 0;
+    const LinearKernel* kernel = nullptr;
+    const PackedSlice* packed = nullptr;
+  };
+
+  SlicedLinear();
+  ~SlicedLinear() override;
+
+  int64_t bytes() const override { return static_cast<int64_t>(packed_.size()); }
+  int64_t cols() const { return cols_; }
+  int32_t max_slice_rows() const { return max_slice_rows_; }
+  const std::vector<Slice>& slices() const { return slices_; }
+
+ private:
+  friend class LinearEngine;
+  int64_t cols_ = 0;
+  int32_t max_slice_rows_ = 0;
+  std::vector<Slice> slices_;
+  HostBuffer packed_;
+  std::vector<std::unique_ptr<PackedSlice>> packed_slices_;
+};
+
+/// Linear layers on oneDNN, Y = X W^T with fp32 sums, such that a row of Y has the same bits
+/// however many other rows there are and wherever it stands among them.
+///
+/// oneDNN picks kernels by shape, so the shapes are fixed: weights are cut into slices, tokens into
+/// blocks padded to one of a few sizes, and each block of each slice is one single-threaded matmul
+/// that the thread pool hands out. Block sizes whose bits differ from the smallest one's are found
+/// when a shape is first packed, and are not used.
+class LinearEngine {
+ public:
+  /// dtype: of weights and activations.
+  LinearEngine(DType dtype, ThreadPool& pool);
+  LinearEngine(const LinearEngine&) = delete;
+  LinearEngine& operator=(const LinearEngine&) = delete;
+  ~LinearEngine();
+
+  /// Rows that inputs must have allocated past their last token: blocks are padded.
+  static constexpr int32_t kPadding = 512;
+
+  /// Packs rows read by `read(first, count, out)` in slices of `slice_rows` (the last may be
+  /// shorter).
+  std::unique_ptr<SlicedLinear> Pack(
+      int64_t rows, int64_t cols, int32_t slice_rows,
+      const std::function<void(int64_t first, int64_t count, float* out)>& read);
+
+  /// Multiplies input [tokens, cols] by every slice. epilogue(slice, first_token, count, out,
+  /// worker) gets each result block, out [count, slice.rows] in fp32 and its to change, on the
+  /// worker that computed it.
+  template <typename Epilogue>
+  void Run(const SlicedLinear& weight, TensorView input, int32_t tokens, Epilogue&& epilogue) {
+    const int32_t block = BlockTokens(weight, tokens);
+    const int32_t blocks = (tokens + block - 1) / block;
+    const auto slices = static_cast<int64_t>(weight.slices().size());
+    // Blocks of one slice follow each other, so that a thread finds the slice in its cache.
+    pool_.Run(slices * blocks, [&](int64_t item, int worker) {
+      const SlicedLinear::Slice& slice = weight.slices()[item / blocks];
+      const auto first = static_cast<int32_t>(item % blocks) * block;
+      const int32_t count = tokens - first < block ? tokens - first : block;
+      float* out = Compute(weight, slice, input, first, count, worker);
+      epilogue(slice, first, count, out, worker);
+    });
+  }
+
+  /// Operations a second that the whole team reaches on a large block of tokens: the rate behind
+  /// the floors.
+  double MeasureRate();
+
+ private:
+  struct Worker;
+
+  int32_t BlockTokens(const SlicedLinear& weight, int32_t tokens) const;
+  float* Compute(const SlicedLinear& weight, const SlicedLinear::Slice& slice, TensorView input,
+                 int32_t first, int32_t tokens, int worker);
+  const LinearKernel& KernelFor(int32_t rows, int64_t cols);
+
+  DType dtype_;
+  ThreadPool& pool_;
+  std::map<std::pair<int32_t, int64_t>, std::unique_ptr<LinearKernel>> kernels_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace decant

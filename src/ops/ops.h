@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "ops/step_batch.h"
+#include "tensor/tensor_view.h"
+
+namespace decant {
+
+/// What every layer of a decoder shares.
+struct DecoderShape {
+  int32_t layers = 0;
+  int32_t hidden = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  ///< Divides heads; heads / kv_heads query heads share one K and V head.
+  int32_t head_dim = 0;  ///< A multiple of 32.
+  int32_t intermediate = 0;
+  int32_t vocab = 0;
+  int32_t max_positions = 0;
+  float norm_epsilon = 0;
+  float rope_theta = 0;
+
+  int32_t group() const { return heads / kv_heads; }
+};
+
+/// Rows of a weight matrix [rows, cols] on demand, in fp32. `read` may be called from many threads.
+struct RowSource {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::function<void(int64_t first, int64_t count, float* out)> read;  ///< out: [count, cols]
+};
+
+/// A weight matrix in a backend's own packing.
+class LinearWeight {
+ public:
+  virtual ~LinearWeight() = default;
+  virtual int64_t bytes() const = 0;  ///< Memory that one use reads.
+};
+
+/// The token embedding in a backend's own form.
+class EmbeddingWeight {
+ public:
+  virtual ~EmbeddingWeight() = default;
+};
+
+/// The weights of one decoder layer. Row order of q and k follows the half-split rotary embedding
+/// (pairs i, i + head_dim / 2).
+struct LayerWeights {
+  std::vector<float> attention_norm;  ///< [hidden]
+  std::unique_ptr<LinearWeight>
+      qkv;  ///< [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows
+  std::vector<float> qkv_bias;            ///< the same rows, or empty
+  std::unique_ptr<LinearWeight> output;   ///< [hidden, heads * head_dim]
+  std::vector<float> mlp_norm;            ///< [hidden]
+  std::unique_ptr<LinearWeight> gate_up;  ///< [2 * intermediate, hidden]
+  std::unique_ptr<LinearWeight> down;     ///< [hidden, intermediate]
+};
+
+enum class DecodeKernel {
+  kRows,   ///< one group per row and KV head walks the row's whole history by itself
+  kSplit,  ///< slices of 256 positions from position 0, partials merged in order; independent of
+           ///< the batch to the bit
+};
+
+/// "rows" or "split"; nullopt for any other name.
+std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
+std::string_view DecodeKernelName(DecodeKernel kernel);
+
+/// What one step's parts cost, for the floors printed beside the measured times.
+struct StepCost {
+  double bytes = 0;       ///< weights once, and the K and V that attention reads
+  double operations = 0;  ///< multiply-adds count two
+};
+
+/// The operations of a forward. One implementation a device; an implementation is used by one
+/// thread at a time. Between BeginStep and the end of the step, `batch` and everything it refers to
+/// must stay as it is.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  /// A line for people: processor, kernels, types, threads.
+  virtual std::string Describe() const = 0;
+
+  // Load.
+  virtual std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
+                                                const RowSource& v) = 0;
+  virtual std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) = 0;
+  virtual std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) = 0;
+  virtual std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) = 0;
+  virtual std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) = 0;
+
+  /// Makes the K and V of `pages` pages of `page_size` slots in every layer.
+  virtual Status AllocateCache(int32_t pages, int32_t page_size) = 0;
+  /// Fills a page with NaN in every layer: gates do it to freed pages.
+  virtual void PoisonPage(int32_t page) = 0;
+
+  // A step. The views lie in the implementation's workspace and hold [batch.tokens(), …] until the
+  // next BeginStep.
+  virtual TensorView residual() = 0;    ///< [tokens, hidden], fp32
+  virtual TensorView queries() = 0;     ///< [tokens, heads * head_dim]
+  virtual TensorView attended() = 0;    ///< [tokens, heads * head_dim]
+  virtual TensorView mlp_hidden() = 0;  ///< [tokens, intermediate]
+
+  /// Takes the step's batch and plans attention over it, once for all layers.
+  virtual void BeginStep(const StepBatch& batch) = 0;
+
+  /// residual = the embedding of each token.
+  virtual void Embed(const EmbeddingWeight& embedding, TensorView residual) = 0;
+
+  /// RMSNorm, QKV (+ bias), rotary embedding; K and V go to their slots, q to `queries`.
+  virtual void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                                 TensorView queries) = 0;
+
+  /// Causal attention over each row's pages: prompt chunks by the prompt kernel, decode tokens by
+  /// the decode kernel.
+  virtual void Attention(int32_t layer, TensorView queries, TensorView attended) = 0;
+
+  /// residual += input * weight^T.
+  virtual void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) = 0;
+
+  /// out = SiLU(norm(residual) * gate^T) * (norm(residual) * up^T).
+  virtual void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) = 0;
+
+  /// Logits [batch.logits_tokens.size(), vocab] in fp32 of the wanted tokens: final RMSNorm and
+  /// head.
+  virtual TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
+                              TensorView residual) = 0;
+
+  /// What the step just begun has to read and compute, with the weights packed so far.
+  virtual StepCost Cost() const = 0;
+
+  /// Operations a second that a large matrix product reaches here, measured now: the rate behind
+  /// the floors.
+  virtual double MeasureRate() = 0;
+
+  /// Runs body(item) for every item in [0, items) on the implementation's threads.
+  virtual void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) = 0;
+};
+
+}  // namespace decant

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace decant {
+
+/// One row's part of a step: its queries are tokens [query_start, query_start + query_len) of the
+/// batch, at positions [context_len - query_len, context_len) of its request.
+struct BatchRow {
+  int32_t query_start = 0;
+  int32_t query_len = 0;
+  int32_t context_len = 0;
+  std::span<const int32_t>
+      pages;  ///< Block table; entry i holds positions [i * page_size, (i + 1) * page_size).
+};
+
+/// The packed tokens of a step, as the operations see them. Host memory of the caller's, valid
+/// until the step has run.
+struct StepBatch {
+  std::span<const int32_t> token_ids;      ///< [tokens]
+  std::span<const int32_t> positions;      ///< [tokens]
+  std::span<const int32_t> token_rows;     ///< [tokens], index into rows
+  std::span<const BatchRow> rows;          ///< [rows], in order of query_start
+  std::span<const int32_t> logits_tokens;  ///< [samples], the tokens whose logits are wanted
+
+  int32_t tokens() const { return static_cast<int32_t>(token_ids.size()); }
+};
+
+}  // namespace decant
