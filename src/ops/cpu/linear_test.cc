@@ -1,0 +1,114 @@
+#include "ops/cpu/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/random.h"
+#include "ops/cpu/cpu_kernels.h"
+
+namespace decant {
+namespace {
+
+struct Case {
+  int64_t rows;
+  int64_t cols;
+  int32_t slice_rows;
+};
+
+float Weight(int64_t row, int64_t col) {
+  return ToFloat(ToBf16(static_cast<float>(CounterRng(5).Uniform(row * 65536 + col) * 2 - 1)));
+}
+
+float Input(int64_t token, int64_t col) {
+  return ToFloat(ToBf16(static_cast<float>(CounterRng(9).Uniform(token * 65536 + col) * 2 - 1)));
+}
+
+std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t first_token,
+                            int32_t tokens) {
+  ThreadPool pool(threads);
+  LinearEngine engine(dtype, pool);
+  const auto weight =
+      engine.Pack(c.rows, c.cols, c.slice_rows, [&](int64_t first, int64_t count, float* out) {
+        for (int64_t i = 0; i < count * c.cols; ++i) {
+          out[i] = Weight(first + i / c.cols, i % c.cols);
+        }
+      });
+  HostBuffer input((tokens + LinearEngine::kPadding) * c.cols * DTypeSize(dtype));
+  for (int64_t i = 0; i < int64_t{tokens} * c.cols; ++i) {
+    const float value = Input(first_token + i / c.cols, i % c.cols);
+    if (dtype == DType::kBf16) {
+      input.As<Bf16>()[i] = ToBf16(value);
+    } else {
+      input.As<float>()[i] = value;
+    }
+  }
+  // Rows past the last are padding: whatever stands there must not matter.
+  std::memset(input.data() + tokens * c.cols * DTypeSize(dtype), 0x7f,
+              64 * c.cols * DTypeSize(dtype));
+  std::vector<float> out(tokens * c.rows, std::nanf(""));
+  engine.Run(
+      *weight, {.data = input.data(), .dtype = dtype, .rows = tokens, .cols = c.cols}, tokens,
+      [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, const float* y, int) {
+        for (int32_t i = 0; i < count; ++i) {
+          std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
+                      out.begin() + (first + i) * c.rows + slice.first_row);
+        }
+      });
+  return out;
+}
+
+std::vector<DType> TypesHere() {
+  if (DetectCpuLevel() == CpuLevel::kAvx512Bf16) return {DType::kF32, DType::kBf16};
+  return {DType::kF32};
+}
+
+constexpr Case kCases[] = {{960, 576, 128}, {576, 1536, 96}, {80, 96, 64}};
+
+TEST(LinearTest, ErrsNoMoreThanAPlainLoopTwice) {
+  constexpr int32_t kTokens = 5;
+  for (const Case& c : kCases) {
+    for (DType dtype : TypesHere()) {
+      const std::vector<float> y = Multiply(c, dtype, 2, 0, kTokens);
+      double worst = 0;
+      double plain_worst = 0;
+      for (int64_t token = 0; token < kTokens; ++token) {
+        for (int64_t row = 0; row < c.rows; ++row) {
+          double exact = 0;
+          float plain = 0;
+          for (int64_t col = 0; col < c.cols; ++col) {
+            // Inputs and weights are bf16 numbers, so products are exact in fp32 and the sums'
+            // order is all that differs.
+            exact += double{Input(token, col)} * Weight(row, col);
+            plain += Input(token, col) * Weight(row, col);
+          }
+          const double error = std::abs(y[token * c.rows + row] - exact);
+          if (!(error <= worst)) worst = error;
+          plain_worst = std::max(plain_worst, std::abs(plain - exact));
+        }
+      }
+      EXPECT_TRUE(worst <= 2 * plain_worst) << worst << " against " << plain_worst;
+    }
+  }
+}
+
+TEST(LinearTest, BitsOfARowDependOnTheRowOnly) {
+  for (const Case& c : kCases) {
+    for (DType dtype : TypesHere()) {
+      const std::vector<float> all = Multiply(c, dtype, 1, 0, 600);
+      for (int32_t tokens : {1, 2, 3, 7, 8, 9, 16, 31, 32, 33, 64, 100, 257, 513}) {
+        for (int threads : {1, 2}) {
+          const int32_t first = 600 - tokens;
+          const std::vector<float> some = Multiply(c, dtype, threads, first, tokens);
+          EXPECT_EQ(
+              std::memcmp(some.data(), all.data() + first * c.rows, some.size() * sizeof(float)), 0)
+              << tokens << " tokens, " << threads << " threads, " << c.rows << " x " << c.cols;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace decant

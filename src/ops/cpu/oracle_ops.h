@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace decant {
+
+/// The operations as plain fp32 loops, in the order that one would write them down: what every
+/// backend is judged against. Slow, single-threaded, for tests only. K and V are fp32 as well, NaN
+/// wherever nothing was written.
+class OracleOps : public Ops {
+ public:
+  OracleOps(const DecoderShape& shape, int32_t max_tokens);
+
+  std::string Describe() const override { return "oracle"; }
+
+  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
+                                        const RowSource& v) override;
+  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override;
+  std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
+  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
+  std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
+
+  Status AllocateCache(int32_t pages, int32_t page_size) override;
+  void PoisonPage(int32_t page) override;
+
+  TensorView residual() override { return View(residual_, shape_.hidden); }
+  TensorView queries() override { return View(queries_, shape_.heads * shape_.head_dim); }
+  TensorView attended() override { return View(attended_, shape_.heads * shape_.head_dim); }
+  TensorView mlp_hidden() override { return View(mlp_hidden_, shape_.intermediate); }
+
+  void BeginStep(const StepBatch& batch) override { batch_ = &batch; }
+  void Embed(const EmbeddingWeight& embedding, TensorView residual) override;
+  void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                         TensorView queries) override;
+  void Attention(int32_t layer, TensorView queries, TensorView attended) override;
+  void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override;
+  void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
+  TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
+                      TensorView residual) override;
+  StepCost Cost() const override { return {}; }
+  double MeasureRate() override { return 0; }
+  void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
+
+ private:
+  TensorView View(std::vector<float>& memory, int64_t cols) const;
+  std::vector<float> NormRow(const float* row, std::span<const float> weight) const;
+  void Rotate(float* head, int32_t position) const;
+  /// The place of a position's K (part 0) or V (part 1) of a head.
+  float* Slot(int32_t layer, const BatchRow& row, int32_t position, int32_t kv_head, int32_t part);
+
+  DecoderShape shape_;
+  int32_t pages_ = 0;
+  int32_t page_size_ = 0;
+  std::vector<float> cache_;
+  std::vector<float> residual_;
+  std::vector<float> queries_;
+  std::vector<float> attended_;
+  std::vector<float> mlp_hidden_;
+  std::vector<float> logits_;
+  const StepBatch* batch_ = nullptr;
+};
+
+/// Attention of one query head [head_dim] against keys and values given by position, in fp32: the
+/// definition.
+std::vector<float> AttendByDefinition(std::span<const float> query, int32_t keys,
+                                      const std::function<const float*(int32_t position)>& key,
+                                      const std::function<const float*(int32_t position)>& value);
+
+}  // namespace decant
