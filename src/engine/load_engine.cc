@@ -1,0 +1,169 @@
+#include "engine/load_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "ops/cpu/cpu_ops.h"
+
+namespace decant {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+Expected<PreTokenizer> FindPreTokenizer(const GgufFile& file, std::string_view name) {
+  if (name == "smollm") return PreTokenizer::kSmolLm;
+  if (name == "qwen2") return PreTokenizer::kQwen2;
+  return Error(StatusCode::kUnimplemented,
+               "{}: pre-tokenizer '{}' is not supported; supported: smollm, qwen2", file.path(),
+               name);
+}
+
+Expected<std::optional<int32_t>> OptionalId(const GgufMetadata& metadata, std::string_view key) {
+  if (!metadata.Has(key)) return std::optional<int32_t>();
+  DECANT_ASSIGN_OR_RETURN(const int32_t id, metadata.GetI32(key));
+  return std::optional<int32_t>(id);
+}
+
+Status CheckAtLeastOne(std::string_view flag, int64_t value) {
+  if (value >= 1) return {};
+  return InvalidArgument("{} is {}; allowed: 1 or more", flag, value);
+}
+
+Status CheckOptions(const EngineOptions& options) {
+  if (options.threads < 0 || options.threads > 1024) {
+    return InvalidArgument("--threads is {}; allowed: 0 (one for each processor) to 1024",
+                           options.threads);
+  }
+  if (!(options.pool_gib > 0) || options.pool_gib > 65536) {
+    return InvalidArgument("--pool-gib is {}; allowed: above 0, at most 65536", options.pool_gib);
+  }
+  if (options.max_model_len < 0) {
+    return InvalidArgument("--max-model-len is {}; allowed: 0 (the model's own) or more",
+                           options.max_model_len);
+  }
+  DECANT_RETURN_IF_ERROR(CheckAtLeastOne("--max-batch", options.max_batch));
+  DECANT_RETURN_IF_ERROR(CheckAtLeastOne("--chunk-tokens", options.chunk_tokens));
+  if (options.max_batch > 4096 || options.chunk_tokens > 65536) {
+    return InvalidArgument(
+        "--max-batch is {} and --chunk-tokens {}; allowed: at most 4096 and 65536",
+        options.max_batch, options.chunk_tokens);
+  }
+  return ValidatePageSize(options.page_size).WithContext("--page-size");
+}
+
+/// Pages that fit the pool's memory; all there can be use of, if that is fewer.
+Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& config,
+                             int32_t max_model_len) {
+  const double page_bytes =
+      static_cast<double>(config.KvBytesPerToken(sizeof(Bf16))) * options.page_size;
+  const double fitting = std::floor(options.pool_gib * kGib / page_bytes);
+  const double useful = std::ceil(static_cast<double>(max_model_len) / options.page_size) *
+                        static_cast<double>(options.max_batch);
+  const double slots_limit = std::floor(2147483647.0 / options.page_size);
+  const double pages = std::min({fitting, useful, slots_limit});
+  if (pages < 1) {
+    return Error(StatusCode::kResourceExhausted,
+                 "--pool-gib {} holds no page: one of --page-size {} takes {:.4f} GiB",
+                 options.pool_gib, options.page_size, page_bytes / kGib);
+  }
+  return static_cast<int32_t>(pages);
+}
+
+}  // namespace
+
+Expected<Tokenizer> LoadTokenizer(const GgufFile& file) {
+  const GgufMetadata& metadata = file.metadata();
+  DECANT_ASSIGN_OR_RETURN(const std::string_view model, metadata.GetString("tokenizer.ggml.model"));
+  if (model != "gpt2") {
+    return Error(StatusCode::kUnimplemented,
+                 "{}: tokenizer model '{}' is not supported; supported: gpt2 (byte-level BPE)",
+                 file.path(), model);
+  }
+  DECANT_ASSIGN_OR_RETURN(const std::string_view pre, metadata.GetString("tokenizer.ggml.pre"));
+  TokenizerData data;
+  DECANT_ASSIGN_OR_RETURN(data.pre_tokenizer, FindPreTokenizer(file, pre));
+  DECANT_ASSIGN_OR_RETURN(const std::vector<std::string_view> tokens,
+                          metadata.GetStringArray("tokenizer.ggml.tokens"));
+  data.tokens.assign(tokens.begin(), tokens.end());
+  DECANT_ASSIGN_OR_RETURN(const std::vector<std::string_view> merges,
+                          metadata.GetStringArray("tokenizer.ggml.merges"));
+  data.merges.assign(merges.begin(), merges.end());
+  DECANT_ASSIGN_OR_RETURN(const std::vector<int32_t> types,
+                          metadata.GetI32Array("tokenizer.ggml.token_type"));
+  for (int32_t number : types) {
+    Expected<TokenType> type = TokenTypeFromGguf(number);
+    if (!type.ok()) return type.status().WithContext(file.path());
+    data.types.push_back(*type);
+  }
+  DECANT_ASSIGN_OR_RETURN(data.bos, OptionalId(metadata, "tokenizer.ggml.bos_token_id"));
+  DECANT_ASSIGN_OR_RETURN(const std::optional<int32_t> eos,
+                          OptionalId(metadata, "tokenizer.ggml.eos_token_id"));
+  if (eos) data.eos.push_back(*eos);
+  DECANT_ASSIGN_OR_RETURN(data.add_bos, metadata.GetBoolOr("tokenizer.ggml.add_bos_token", false));
+  Expected<Tokenizer> tokenizer = Tokenizer::Create(std::move(data));
+  if (!tokenizer.ok()) return tokenizer.status().WithContext(file.path());
+  return tokenizer;
+}
+
+Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
+                                                  const LoadProgress& progress) {
+  DECANT_RETURN_IF_ERROR(CheckOptions(options));
+  const auto start = std::chrono::steady_clock::now();
+  auto model = std::make_unique<ServedModel>();
+  DECANT_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.model));
+  model->file_ = std::make_shared<const GgufFile>(std::move(file));
+  model->file_->Prefetch();
+  DECANT_ASSIGN_OR_RETURN(model->config_, ReadModelConfig(*model->file_));
+  const ModelConfig& config = model->config_;
+  DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(*model->file_));
+  if (tokenizer.vocab_size() != config.shape.vocab) {
+    return DataLoss("{}: the tokenizer has {} tokens, the embedding {} rows", options.model,
+                    tokenizer.vocab_size(), config.shape.vocab);
+  }
+  model->tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
+
+  const int32_t own_len = config.shape.max_positions;
+  if (options.max_model_len > own_len) {
+    return InvalidArgument("--max-model-len is {}; the model's own is {}", options.max_model_len,
+                           own_len);
+  }
+  model->max_model_len_ = options.max_model_len == 0 ? own_len : options.max_model_len;
+  DECANT_ASSIGN_OR_RETURN(model->num_pages_, CountPages(options, config, model->max_model_len_));
+
+  const int32_t processors = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  model->ops_ = std::make_unique<CpuOps>(
+      CpuOpsOptions{.shape = config.shape,
+                    .decode_kernel = options.decode_kernel,
+                    .threads = options.threads == 0 ? processors : options.threads,
+                    .max_tokens = options.chunk_tokens + options.max_batch,
+                    .max_samples = options.max_batch});
+  DECANT_ASSIGN_OR_RETURN(model->weights_,
+                          LoadDecoderWeights(model->file_, config, *model->ops_, progress));
+  DECANT_RETURN_IF_ERROR(model->ops_->AllocateCache(model->num_pages_, options.page_size));
+  model->load_seconds_ =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  EngineConfig engine_config;
+  engine_config.scheduler = {
+      .max_batch = options.max_batch,
+      .chunk_tokens = options.chunk_tokens,
+      .limits = {.max_model_len = model->max_model_len_, .vocab_size = config.shape.vocab}};
+  engine_config.num_pages = model->num_pages_;
+  engine_config.page_size = options.page_size;
+  engine_config.end_of_text.assign(config.stop_tokens.begin(), config.stop_tokens.end());
+  engine_config.step_history = options.step_history;
+  if (options.poison_freed_pages) {
+    engine_config.free_observer = [ops = model->ops_.get()](std::span<const int32_t> pages) {
+      for (int32_t page : pages) ops->PoisonPage(page);
+    };
+  }
+  auto runner = std::make_unique<ForwardRunner>(*model->ops_, model->weights_, options.max_batch,
+                                                options.logits_observer);
+  DECANT_ASSIGN_OR_RETURN(model->engine_, Engine::Create(std::move(engine_config),
+                                                         std::move(runner), model->tokenizer_));
+  return model;
+}
+
+}  // namespace decant

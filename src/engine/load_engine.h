@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "model/decoder_weights.h"
+#include "model/model_config.h"
+#include "ops/ops.h"
+#include "runtime/forward_runner.h"
+#include "text/tokenizer.h"
+#include "weights/gguf.h"
+
+namespace decant {
+
+/// The tokenizer that a GGUF file holds. Errors: a tokenizer model or pre-tokenizer that is not
+/// supported, by name; what Tokenizer::Create refuses.
+Expected<Tokenizer> LoadTokenizer(const GgufFile& file);
+
+/// How to serve a model. Sizes are checked by LoadEngine; errors name the command-line flag.
+struct EngineOptions {
+  std::string model;    ///< Path of a GGUF file.
+  int32_t threads = 0;  ///< 0: one for each processor.
+  DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  int32_t page_size = 64;  ///< slots
+  double pool_gib = 2.0;   ///< Memory for K and V; touched as it is used.
+  int32_t max_batch = 32;
+  int32_t chunk_tokens = 512;
+  int32_t max_model_len = 0;        ///< 0: the model's own.
+  bool poison_freed_pages = false;  ///< For gates: pages fill with NaN when they are freed.
+  size_t step_history = 65536;      ///< StepRecords kept.
+  ForwardRunner::LogitsObserver logits_observer = nullptr;  ///< For gates.
+};
+
+/// A model ready to serve: everything from the file to the engine's loop, torn down in the right
+/// order.
+class ServedModel {
+ public:
+  const ModelConfig& config() const { return config_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Engine& engine() { return *engine_; }
+  /// Ops may be used while the engine is idle only (MeasureRate, Describe).
+  Ops& ops() { return *ops_; }
+  int32_t num_pages() const { return num_pages_; }
+  int32_t max_model_len() const { return max_model_len_; }
+  double load_seconds() const { return load_seconds_; }
+  int64_t file_bytes() const { return static_cast<int64_t>(file_->file_size()); }
+
+ private:
+  friend Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions&,
+                                                           const LoadProgress&);
+  std::shared_ptr<const GgufFile> file_;
+  ModelConfig config_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<Ops> ops_;
+  DecoderWeights weights_;
+  int32_t num_pages_ = 0;
+  int32_t max_model_len_ = 0;
+  double load_seconds_ = 0;
+  std::unique_ptr<Engine> engine_;  // last, so that it stops first
+};
+
+/// Opens, packs and starts. `progress` may be empty.
+Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
+                                                  const LoadProgress& progress);
+
+}  // namespace decant
