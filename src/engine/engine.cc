@@ -196,6 +196,8 @@ Status Engine::CompleteOldest() {
   StepRecord record = flight.record;
   record.wait = Seconds(start, end);
   record.duration = Seconds(std::max(flight.launched_at, last_step_end_), end);
+  record.bytes = result.bytes;
+  record.operations = result.operations;
   record.deliver = Seconds(end, SteadyNanos());
   last_step_end_ = end;
   const std::lock_guard lock(mutex_);

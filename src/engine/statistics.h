@@ -24,6 +24,8 @@ struct StepRecord {
   /// From the launch, or from the end of the step before where that came later, to the end: the
   /// device's time for this step, as far as the host can see.
   double duration = 0;
+  double bytes = 0;       ///< What the step had to read, as its StepResult says.
+  double operations = 0;  ///< What it had to compute.
 
   /// A pure decode step has no prompt chunks; a loaded one has.
   bool pure_decode() const { return prompt_tokens == 0; }

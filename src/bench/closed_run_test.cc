@@ -1,0 +1,119 @@
+#include "bench/closed_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "bench/compare_case.h"
+#include "engine/fake_step_runner.h"
+#include "sched/fake_forward.h"
+
+namespace decant {
+namespace {
+
+constexpr int32_t kVocab = 100;
+const std::vector<Token> kAlphabet = {1, 2, 3, 4, 5};
+
+/// An engine that computes nothing but takes a known time for each step.
+class BenchEngine {
+ public:
+  BenchEngine(int32_t max_batch, int32_t chunk_tokens, const FakeStepRunner::Options& options)
+      : forward_(kPages, kPageSize, max_batch, kVocab) {
+    EngineConfig config;
+    config.scheduler = {.max_batch = max_batch,
+                        .chunk_tokens = chunk_tokens,
+                        .limits = {.max_model_len = 4000, .vocab_size = kVocab}};
+    config.num_pages = kPages;
+    config.page_size = kPageSize;
+    config.end_of_text = {0, 1, 2, 3};
+    engine_ = Engine::Create(std::move(config), std::make_unique<FakeStepRunner>(forward_, options),
+                             nullptr)
+                  .value();
+  }
+
+  Engine& operator*() { return *engine_; }
+
+ private:
+  static constexpr int32_t kPages = 1000;
+  static constexpr int32_t kPageSize = 64;
+  FakeForward forward_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST(ClosedRunTest, RunsEveryBudgetToItsEndAndTimesTheLast) {
+  BenchEngine engine(4, 64, {.step_time = std::chrono::microseconds(200)});
+  const Workload workload = MakeWorkload(
+      "mixed", {.prompt_lengths = {1, 20, 90}, .min_budget = 3, .max_budget = 30}, 12, kAlphabet);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    int64_t tokens = 0;
+    const Expected<ClosedRun> run = RunClosed(*engine, workload, [&] { ++tokens; });
+    ASSERT_TRUE(run.ok()) << run.status().ToString();
+    EXPECT_EQ(tokens, workload.budget_tokens());
+    ASSERT_EQ(run->requests.size(), workload.items.size());
+    double last = 0;
+    for (const RequestTimes& times : run->requests) {
+      EXPECT_GT(times.first_token, 0);
+      EXPECT_GE(times.last_token, times.first_token);
+      last = std::max(last, times.last_token);
+    }
+    EXPECT_DOUBLE_EQ(run->wall_seconds, last);
+
+    int64_t decoded = 0;
+    int64_t read = 0;
+    double steps_seconds = 0;
+    for (const StepRecord& step : run->steps) {
+      decoded += step.decode_tokens;
+      read += step.prompt_tokens;
+      steps_seconds += step.duration;
+    }
+    EXPECT_EQ(read, workload.prompt_tokens()) << "only this run's steps, and all of them";
+    EXPECT_EQ(decoded, workload.budget_tokens() - 12) << "the first token comes with the prompt";
+    EXPECT_LE(steps_seconds, run->wall_seconds * 1.01);
+    EXPECT_GE(run->wall_seconds, 200e-6 * static_cast<double>(run->steps.size()));
+  }
+}
+
+TEST(ClosedRunTest, ARefusalLeavesNothingRunning) {
+  BenchEngine engine(4, 64, {});
+  Workload workload = MakeWorkload("w", {.prompt_lengths = {8}}, 3, kAlphabet);
+  workload.items[2].budget = 5000;
+  const Expected<ClosedRun> run = RunClosed(*engine, workload, [] {});
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.status().message().find("request 2 of w"), std::string::npos)
+      << run.status().ToString();
+  workload.items.pop_back();
+  EXPECT_TRUE(RunClosed(*engine, workload, [] {}).ok());
+}
+
+TEST(ClosedRunTest, ADeviceErrorEndsTheRun) {
+  BenchEngine engine(4, 64, {.failing_wait = 5});
+  const Workload workload = MakeWorkload("w", {.prompt_lengths = {8}}, 3, kAlphabet);
+  const Expected<ClosedRun> run = RunClosed(*engine, workload, [] {});
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.status().message().find("ended by 'failed'"), std::string::npos)
+      << run.status().ToString();
+}
+
+TEST(CompareCaseTest, FindsCasesByName) {
+  ASSERT_TRUE(FindCompareCase("decode8_at512").ok());
+  EXPECT_EQ(FindCompareCase("decode8_at512")->rows, 8);
+  const Status status = FindCompareCase("decode9").status();
+  EXPECT_NE(status.message().find("prefill_512, prefill_2048"), std::string::npos);
+}
+
+TEST(CompareCaseTest, RatesFollowFromTheStepTime) {
+  constexpr double kStep = 2e-3;  // seconds
+  for (const CompareCase& compare : CompareCases()) {
+    BenchEngine engine(compare.max_batch(), compare.chunk_tokens(512),
+                       {.step_time = std::chrono::microseconds(2000)});
+    const Expected<double> rate = RunCompareCase(*engine, compare, kAlphabet, 0);
+    ASSERT_TRUE(rate.ok()) << compare.name << ": " << rate.status().ToString();
+    const double tokens_per_step =
+        compare.prefill() ? std::min(compare.context, 512) : compare.rows;
+    EXPECT_LE(*rate, tokens_per_step / kStep * 1.01) << compare.name;
+    EXPECT_GE(*rate, tokens_per_step / kStep * 0.5) << compare.name;
+  }
+}
+
+}  // namespace
+}  // namespace decant

@@ -1,0 +1,80 @@
+#include "bench/step_summary.h"
+
+#include <fmt/format.h>
+
+#include "bench/quantile.h"
+#include "bench/text_table.h"
+
+namespace decant {
+namespace {
+
+constexpr double kMilli = 1e3;
+
+std::optional<StepSummary> Summarize(std::span<const StepRecord> steps, bool pure_decode,
+                                     const MachineRates& rates) {
+  std::vector<double> durations;
+  std::vector<double> floors;
+  std::vector<double> ratios;
+  int64_t memory_bound = 0;
+  int64_t tokens = 0;
+  double seconds = 0;
+  for (const StepRecord& step : steps) {
+    if (step.pure_decode() != pure_decode) continue;
+    const double floor = rates.FloorSeconds(step.bytes, step.operations);
+    durations.push_back(step.duration);
+    floors.push_back(floor);
+    ratios.push_back(step.duration / floor);
+    memory_bound += floor > step.operations / rates.operations_per_second ? 1 : 0;
+    tokens += step.prompt_tokens + step.decode_tokens;
+    seconds += step.duration;
+  }
+  if (durations.empty()) return std::nullopt;
+  const auto count = static_cast<int64_t>(durations.size());
+  return StepSummary{.steps = count,
+                     .median = Median(durations),
+                     .p99 = Quantile(durations, 0.99),
+                     .floor = Median(floors),
+                     .times_floor = Median(ratios),
+                     .memory_bound = 2 * memory_bound > count,
+                     .tokens_per_second = static_cast<double>(tokens) / seconds};
+}
+
+}  // namespace
+
+StepSummaries SummarizeSteps(std::span<const StepRecord> steps, const MachineRates& rates) {
+  return {.pure_decode = Summarize(steps, true, rates), .loaded = Summarize(steps, false, rates)};
+}
+
+JsonObject ToJson(const StepSummary& summary) {
+  return JsonObject()
+      .Add("steps", summary.steps)
+      .Add("median_ms", summary.median * kMilli)
+      .Add("p99_ms", summary.p99 * kMilli)
+      .Add("floor_ms", summary.floor * kMilli)
+      .Add("times_floor", summary.times_floor)
+      .Add("bound_by", summary.memory_bound ? "bytes" : "operations")
+      .Add("tokens_per_s", summary.tokens_per_second);
+}
+
+std::string StepTable(std::span<const LabelledSteps> runs) {
+  TextTable table({"steps", "kind", "count", "median ms", "p99 ms", "floor ms", "x floor",
+                   "floor is", "tokens/s"});
+  const auto add = [&](const std::string& label, const char* kind,
+                       const std::optional<StepSummary>& summary) {
+    if (!summary) return;
+    table.AddRow({label, kind, fmt::format("{}", summary->steps),
+                  fmt::format("{:.2f}", summary->median * kMilli),
+                  fmt::format("{:.2f}", summary->p99 * kMilli),
+                  fmt::format("{:.2f}", summary->floor * kMilli),
+                  fmt::format("{:.2f}", summary->times_floor),
+                  summary->memory_bound ? "bytes" : "operations",
+                  fmt::format("{:.0f}", summary->tokens_per_second)});
+  };
+  for (const LabelledSteps& run : runs) {
+    add(run.label, "pure decode", run.steps.pure_decode);
+    add(run.label, "loaded", run.steps.loaded);
+  }
+  return table.ToString();
+}
+
+}  // namespace decant
