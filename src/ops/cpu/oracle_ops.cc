@@ -11,7 +11,8 @@ namespace {
 
 class DenseWeight : public LinearWeight, public EmbeddingWeight {
  public:
-  explicit DenseWeight(std::initializer_list<const RowSource*> parts) {
+  DenseWeight(std::initializer_list<const RowSource*> parts,
+              const std::function<float(float)>& round) {
     for (const RowSource* part : parts) {
       cols_ = part->cols;
       const size_t start = values_.size();
@@ -19,6 +20,7 @@ class DenseWeight : public LinearWeight, public EmbeddingWeight {
       part->read(0, part->rows, values_.data() + start);
       rows_ += part->rows;
     }
+    for (float& value : values_) value = round(value);
   }
 
   int64_t bytes() const override { return static_cast<int64_t>(values_.size() * sizeof(float)); }
@@ -72,8 +74,9 @@ std::vector<float> AttendByDefinition(std::span<const float> query, int32_t keys
   return out;
 }
 
-OracleOps::OracleOps(const DecoderShape& shape, int32_t max_tokens)
+OracleOps::OracleOps(const DecoderShape& shape, int32_t max_tokens, Rounding rounding)
     : shape_(shape),
+      rounding_(rounding),
       residual_(static_cast<size_t>(max_tokens) * shape.hidden),
       queries_(static_cast<size_t>(max_tokens) * shape.heads * shape.head_dim),
       attended_(queries_.size()),
@@ -88,15 +91,18 @@ TensorView OracleOps::View(std::vector<float>& memory, int64_t cols) const {
 
 std::unique_ptr<LinearWeight> OracleOps::PackQkv(const RowSource& q, const RowSource& k,
                                                  const RowSource& v) {
-  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&q, &k, &v});
+  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&q, &k, &v},
+                                       [this](float value) { return Round(value); });
 }
 
 std::unique_ptr<LinearWeight> OracleOps::PackGateUp(const RowSource& gate, const RowSource& up) {
-  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&gate, &up});
+  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&gate, &up},
+                                       [this](float value) { return Round(value); });
 }
 
 std::unique_ptr<LinearWeight> OracleOps::PackProjection(const RowSource& weight) {
-  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&weight});
+  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&weight},
+                                       [this](float value) { return Round(value); });
 }
 
 std::unique_ptr<LinearWeight> OracleOps::PackHead(const RowSource& weight) {
@@ -104,7 +110,8 @@ std::unique_ptr<LinearWeight> OracleOps::PackHead(const RowSource& weight) {
 }
 
 std::unique_ptr<EmbeddingWeight> OracleOps::PackEmbedding(const RowSource& weight) {
-  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&weight});
+  return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&weight},
+                                       [](float value) { return value; });
 }
 
 Status OracleOps::AllocateCache(int32_t pages, int32_t page_size) {
@@ -144,7 +151,7 @@ std::vector<float> OracleOps::NormRow(const float* row, std::span<const float> w
   const float scale =
       1.0F / std::sqrt(squares / static_cast<float>(shape_.hidden) + shape_.norm_epsilon);
   std::vector<float> out(shape_.hidden);
-  for (int32_t i = 0; i < shape_.hidden; ++i) out[i] = row[i] * scale * weight[i];
+  for (int32_t i = 0; i < shape_.hidden; ++i) out[i] = Round(row[i] * scale * weight[i]);
   return out;
 }
 
@@ -177,6 +184,7 @@ void OracleOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Te
     for (int32_t head = 0; head < shape_.heads + shape_.kv_heads; ++head) {
       Rotate(qkv.data() + int64_t{head} * dim, position);
     }
+    for (float& value : qkv) value = Round(value);
     const float* k = qkv.data() + int64_t{shape_.heads} * dim;
     const float* v = k + int64_t{shape_.kv_heads} * dim;
     std::copy(static_cast<const float*>(qkv.data()), k, queries.Row<float>(token));
@@ -197,7 +205,8 @@ void OracleOps::Attention(int32_t layer, TensorView queries, TensorView attended
           {queries.Row<float>(token) + int64_t{head} * dim, static_cast<size_t>(dim)},
           batch_->positions[token] + 1, [&](int32_t t) { return Slot(layer, row, t, kv_head, 0); },
           [&](int32_t t) { return Slot(layer, row, t, kv_head, 1); });
-      std::copy(out.begin(), out.end(), attended.Row<float>(token) + int64_t{head} * dim);
+      std::transform(out.begin(), out.end(), attended.Row<float>(token) + int64_t{head} * dim,
+                     [this](float value) { return Round(value); });
     }
   }
 }
@@ -215,7 +224,8 @@ void OracleOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual,
         Dense(*weights.gate_up).Apply(NormRow(residual.Row<float>(token), weights.mlp_norm).data());
     for (int32_t i = 0; i < shape_.intermediate; ++i) {
       const float gate = y[i];
-      out.Row<float>(token)[i] = gate / (1.0F + std::exp(-gate)) * y[shape_.intermediate + i];
+      out.Row<float>(token)[i] =
+          Round(gate / (1.0F + std::exp(-gate)) * y[shape_.intermediate + i]);
     }
   }
 }

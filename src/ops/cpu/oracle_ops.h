@@ -13,7 +13,12 @@ namespace decant {
 /// wherever nothing was written.
 class OracleOps : public Ops {
  public:
-  OracleOps(const DecoderShape& shape, int32_t max_tokens);
+  /// How the oracle computes: exactly, or with everything that a bf16 backend stores rounded to
+  /// bf16 (weights, inputs of linear layers, q, K and V), which is the same-precision reference
+  /// that a backend's error is judged by.
+  enum class Rounding { kNone, kBf16 };
+
+  OracleOps(const DecoderShape& shape, int32_t max_tokens, Rounding rounding = Rounding::kNone);
 
   std::string Describe() const override { return "oracle"; }
 
@@ -48,11 +53,15 @@ class OracleOps : public Ops {
  private:
   TensorView View(std::vector<float>& memory, int64_t cols) const;
   std::vector<float> NormRow(const float* row, std::span<const float> weight) const;
+  float Round(float value) const {
+    return rounding_ == Rounding::kBf16 ? ToFloat(ToBf16(value)) : value;
+  }
   void Rotate(float* head, int32_t position) const;
   /// The place of a position's K (part 0) or V (part 1) of a head.
   float* Slot(int32_t layer, const BatchRow& row, int32_t position, int32_t kv_head, int32_t part);
 
   DecoderShape shape_;
+  Rounding rounding_;
   int32_t pages_ = 0;
   int32_t page_size_ = 0;
   std::vector<float> cache_;
