@@ -10,8 +10,6 @@
 namespace decant {
 namespace {
 
-using IdOfSpelling = std::unordered_map<std::string_view, int32_t>;
-
 bool IsControl(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUnknown;
 }
@@ -76,35 +74,33 @@ Status CheckMarkers(const TokenizerData& data) {
   return {};
 }
 
-Expected<IdOfSpelling> IndexSpellings(const TokenizerData& data) {
-  IdOfSpelling ids;
-  ids.reserve(data.tokens.size());
+Expected<StringIndex> IndexSpellings(const TokenizerData& data) {
+  StringIndex ids(data.tokens.size());
   for (size_t id = 0; id < data.tokens.size(); ++id) {
-    const auto [it, added] = ids.emplace(data.tokens[id], static_cast<int32_t>(id));
-    if (!added) {
-      return InvalidArgument("tokens {} and {} are both {}", it->second, id,
-                             Quote(data.tokens[id]));
+    const int32_t first = ids.Add(data.tokens[id], static_cast<int32_t>(id));
+    if (static_cast<size_t>(first) != id) {
+      return InvalidArgument("tokens {} and {} are both {}", first, id, Quote(data.tokens[id]));
     }
   }
   return ids;
 }
 
 /// The id of `spelling`, which must be a normal token, as a part (`role`) of merge number `rank`.
-Expected<int32_t> NormalId(const TokenizerData& data, const IdOfSpelling& ids,
+Expected<int32_t> NormalId(const TokenizerData& data, const StringIndex& ids,
                            std::string_view spelling, size_t rank, std::string_view role) {
-  const auto it = ids.find(spelling);
-  if (it == ids.end()) {
+  const std::optional<int32_t> id = ids.Find(spelling);
+  if (!id) {
     return InvalidArgument("merge {}, {}: its {}, {}, is not in the vocabulary", rank,
                            Quote(data.merges[rank]), role, Quote(spelling));
   }
-  if (data.types[static_cast<size_t>(it->second)] != TokenType::kNormal) {
+  if (data.types[static_cast<size_t>(*id)] != TokenType::kNormal) {
     return InvalidArgument("merge {}, {}: its {}, {}, is token {}, which is not a normal token",
-                           rank, Quote(data.merges[rank]), role, Quote(spelling), it->second);
+                           rank, Quote(data.merges[rank]), role, Quote(spelling), *id);
   }
-  return it->second;
+  return *id;
 }
 
-Expected<BpeMerger> BuildMerger(const TokenizerData& data, const IdOfSpelling& ids) {
+Expected<BpeMerger> BuildMerger(const TokenizerData& data, const StringIndex& ids) {
   // Every merge but those that make the same token in another way makes a new one.
   if (data.merges.size() > Tokenizer::kMaxTokens) {
     return InvalidArgument("the vocabulary has {} merges; at most {} are allowed",
@@ -148,7 +144,7 @@ Tokenizer::Tokenizer(PieceSplitter splitter, BpeMerger merger)
 Expected<Tokenizer> Tokenizer::Create(TokenizerData data) {
   DECANT_RETURN_IF_ERROR(CheckTokens(data));
   DECANT_RETURN_IF_ERROR(CheckMarkers(data));
-  DECANT_ASSIGN_OR_RETURN(const IdOfSpelling ids, IndexSpellings(data));
+  DECANT_ASSIGN_OR_RETURN(const StringIndex ids, IndexSpellings(data));
   DECANT_ASSIGN_OR_RETURN(BpeMerger merger, BuildMerger(data, ids));
   DECANT_ASSIGN_OR_RETURN(PieceSplitter splitter, PieceSplitter::Create(data.pre_tokenizer));
   Tokenizer tokenizer(std::move(splitter), std::move(merger));
@@ -175,22 +171,25 @@ void Tokenizer::StoreBytes(const TokenizerData& data) {
 
 void Tokenizer::IndexTokens() {
   std::vector<std::pair<std::string, int32_t>> added;
+  normal_ = StringIndex(types_.size());
   symbols_.fill(-1);
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const std::string_view bytes = TokenBytes(id);
     if (IsAdded(type(id))) added.emplace_back(bytes, id);
     if (type(id) != TokenType::kNormal) continue;
-    normal_.emplace(bytes, id);
+    normal_.Add(bytes, id);
     if (bytes.size() == 1) symbols_[static_cast<uint8_t>(bytes[0])] = id;
   }
   added_ = AddedTokens(std::move(added));
 
+  whole_.resize(types_.size());
   std::vector<int32_t> symbols;
   std::vector<int32_t> merged;
-  for (const auto& [bytes, id] : normal_) {
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (type(id) != TokenType::kNormal) continue;
     merged.clear();
-    AppendPiece(bytes, symbols, merged);
-    if (merged.size() == 1 && merged[0] == id) whole_.emplace(bytes, id);
+    AppendPiece(TokenBytes(id), symbols, merged);
+    whole_[static_cast<size_t>(id)] = merged.size() == 1 && merged[0] == id;
   }
 }
 
@@ -221,8 +220,9 @@ void Tokenizer::EncodeOrdinary(std::string_view text, std::vector<int32_t>& out)
   }
   std::vector<int32_t> symbols;
   splitter_.Split(text, [&](std::string_view piece) {
-    if (const auto it = whole_.find(piece); it != whole_.end()) {
-      out.push_back(it->second);
+    const std::optional<int32_t> id = normal_.Find(piece);
+    if (id && whole_[static_cast<size_t>(*id)]) {
+      out.push_back(*id);
     } else {
       AppendPiece(piece, symbols, out);
     }
@@ -256,8 +256,7 @@ std::string_view Tokenizer::TokenBytes(int32_t token) const {
 
 std::optional<int32_t> Tokenizer::TokenId(std::string_view bytes) const {
   if (const std::optional<int32_t> id = added_.IdOf(bytes)) return id;
-  const auto it = normal_.find(bytes);
-  return it == normal_.end() ? std::nullopt : std::optional<int32_t>(it->second);
+  return normal_.Find(bytes);
 }
 
 TokenType Tokenizer::type(int32_t token) const {

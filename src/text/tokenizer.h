@@ -6,13 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/piece_splitter.h"
+#include "text/string_index.h"
 
 namespace decant {
 
@@ -97,8 +97,6 @@ class Tokenizer {
   bool is_eos(int32_t token) const;
 
  private:
-  using IdOfBytes = std::unordered_map<std::string_view, int32_t>;
-
   Tokenizer(PieceSplitter splitter, BpeMerger merger);
 
   void StoreBytes(const TokenizerData& data);
@@ -115,8 +113,8 @@ class Tokenizer {
   std::vector<char> bytes_;             ///< All tokens' bytes, one after the other.
   std::vector<uint32_t> offsets_;       ///< [vocab_size + 1] into bytes_.
   std::array<int32_t, 256> symbols_{};  ///< The token of each single byte, or -1.
-  IdOfBytes normal_;                    ///< Normal tokens by their bytes (views into bytes_).
-  IdOfBytes whole_;                     ///< Those of them that merging their own bytes gives.
+  StringIndex normal_;                  ///< Normal tokens by their bytes (in bytes_).
+  std::vector<bool> whole_;  ///< [vocab_size] Whether merging a token's bytes gives the token.
   std::optional<int32_t> bos_;
   std::vector<int32_t> eos_;
   bool add_bos_ = false;
