@@ -30,6 +30,9 @@ STEPS = 32
 LAST_SAMPLES = 64
 STEP_SAMPLES = 16
 RANDOM_SEED = 20240607
+# Rounding to bf16 moves logits by 0.1 to 0.4 (rms); a prompt far above that sits where a rounding changes which token
+# draws all attention, and says nothing about another engine's care.
+ILL_CONDITIONED_RMS = 1.0
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT_TEXTS = REPOSITORY / "tests" / "data" / "golden" / "texts.json"
@@ -357,8 +360,9 @@ def yardstick(reference, other, greedy):
     }
 
 
-def pooled(errors):
-    """One error over several prompts."""
+def pooled(lines, key):
+    """One error over all prompts save those where bf16 leaves the road: one such would hide all others."""
+    errors = [line["bf16"][key] for line in lines if not line["ill_conditioned"]]
     total = sum(e["count"] for e in errors)
     mean = sum(e["rms"] ** 2 * e["count"] for e in errors) / total
     return {"max": max(e["max"] for e in errors), "rms": round(mean**0.5, 6), "count": total}
@@ -394,6 +398,7 @@ def make(args):
         start = time.monotonic()
         logits = forced_logits(model, line["prompt"], line["greedy"])
         line["bf16"] = yardstick(reference, logits, line["greedy"])
+        line["ill_conditioned"] = line["bf16"]["all"]["rms"] > ILL_CONDITIONED_RMS
         print(f"bf16 {line['name']}: {time.monotonic() - start:.1f} s  {line['bf16']['all']}", file=sys.stderr, flush=True)
 
     header = {
@@ -410,7 +415,7 @@ def make(args):
         "transformers": transformers.__version__,
         "torch": torch.__version__,
         "reference": "fp32 weights and activations, eager attention",
-        "bf16": {key: pooled([line["bf16"][key] for line in lines]) for key in ("last", "steps", "all", "log_sum_exp")},
+        "bf16": {key: pooled(lines, key) for key in ("last", "steps", "all", "log_sum_exp")},
         "bf16_flips": sum(len(line["bf16"]["flips"]) for line in lines),
     }
     with open(args.out, "w", encoding="utf-8") as out:
