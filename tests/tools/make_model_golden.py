@@ -5,11 +5,11 @@ The GGUF's weights are dequantised to fp32 and loaded into LlamaForCausalLM or Q
 greedy). The same prompts then run with bf16 weights and activations, as a yardstick: another engine's error is judged
 against the error of that computation. The schema is described in tests/data/golden/README.md.
 
-  python3 -m venv /tmp/golden-venv
-  /tmp/golden-venv/bin/pip install torch transformers gguf tokenizers
-  /tmp/golden-venv/bin/python tests/tools/make_model_golden.py --model models/smollm2-135m-instruct-q4_1.gguf \\
+  python3 -m venv build/golden-venv
+  build/golden-venv/bin/pip install torch transformers gguf tokenizers
+  build/golden-venv/bin/python tests/tools/make_model_golden.py --model models/smollm2-135m-instruct-q4_1.gguf \\
       --set smollm2 --out tests/data/golden/smollm2-135m.jsonl
-  /tmp/golden-venv/bin/python tests/tools/make_model_golden.py \\
+  build/golden-venv/bin/python tests/tools/make_model_golden.py \\
       --model models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf --set qwen2.5-coder \\
       --out tests/data/golden/qwen2.5-coder-1.5b.jsonl
 
