@@ -105,7 +105,7 @@ std::vector<Case> HeaderCases() {
        [](GgufBuilder& b) { b.OverrideKeyCount(kHuge); }},
       {"AllOnesKeyCount", "it says 18446744073709551615 keys, but",
        [](GgufBuilder& b) { b.OverrideKeyCount(~uint64_t{0}); }},
-      {"ProductOverflowingKeyCount", "keys, but",  // times the least size of a key: 2^64 + 8
+      {"ProductOverflowingKeyCount", "keys, but",  // times the least size of a key: 2^64 + 12
        [](GgufBuilder& b) { b.OverrideKeyCount(1'317'624'576'693'539'402u); }},
       {"ManyTinyKeys", "70000 keys; at most 65536 are read",
        [](GgufBuilder& b) {
@@ -208,8 +208,8 @@ std::vector<Case> TensorCases() {
       BadTensor("OffsetThatWraps", "reach past", RawAt(~uint64_t{31})),
       BadTensor("DataCutShort", "its 32 bytes at offset 128 reach past", Raw({8}, 0, 31)),
       BadTensor("SameData", "the data of tensors", RawAt(0)),
-      BadTensor("Overlap", "the data of tensors 'embd' and 'bad' overlap", RawAt(96 - 0)),
-      {"Cycle", "overlap",
+      BadTensor("Overlap", "the data of tensors 'embd' and 'bad' overlap", RawAt(96)),
+      {"SecondStartsInsideFirst", "the data of tensors 'bad' and 'second' overlap",
        [](GgufBuilder& b) {
          b.AddRawTensor(Raw({16}, 0, 64));
          RawTensor second = RawNamed("second");
