@@ -1,0 +1,268 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/alphabet.h"
+#include "apps/closed_results.h"
+#include "apps/command.h"
+#include "apps/engine_flags.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "bench/closed_run.h"
+#include "bench/machine_probe.h"
+#include "bench/step_summary.h"
+#include "bench/workload.h"
+#include "engine/preset.h"
+
+namespace decant {
+namespace {
+
+struct ClosedFlags {
+  EngineFlags engine{};
+  std::optional<uint64_t> mixed_seed{};
+  std::optional<std::string> prompts{};
+  std::vector<int32_t> prompt_lengths{};
+  std::optional<std::string> budget{};
+  double scale = 1;
+  std::vector<int32_t> batch_sizes = {8, 32};
+  std::vector<int32_t> max_batches = {32};
+  std::vector<std::string> decode_kernels{};
+  int32_t warm_ups = 2;
+  int32_t runs = 5;
+  std::string out{};
+};
+
+/// What the flags ask for, read.
+struct ClosedPlan {
+  std::string workload_name{};
+  WorkloadOptions workload{};
+  std::vector<EngineOptions> engines{};
+};
+
+std::optional<int32_t> ParseInt(std::string_view text) {
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// "128" or "64-256".
+Status ParseBudget(const std::string& text, WorkloadOptions& options) {
+  const size_t dash = text.find('-', 1);
+  const std::optional<int32_t> first = ParseInt(std::string_view(text).substr(0, dash));
+  const std::optional<int32_t> last =
+      dash == std::string::npos ? first : ParseInt(std::string_view(text).substr(dash + 1));
+  if (!first || !last) {
+    return InvalidArgument("--budget is '{}'; allowed: a number of tokens, or two such as 64-256",
+                           text);
+  }
+  options.min_budget = *first;
+  options.max_budget = *last;
+  return Status();
+}
+
+Status ReadWorkload(const ClosedFlags& flags, ClosedPlan& plan) {
+  constexpr int32_t kUniformBudget = 128;
+  if (flags.prompts) {
+    const std::optional<int32_t> length = flags.prompts->starts_with('p')
+                                              ? ParseInt(std::string_view(*flags.prompts).substr(1))
+                                              : std::nullopt;
+    if (!length) {
+      return InvalidArgument("--prompts is '{}'; allowed: p and a number of tokens, such as p256",
+                             *flags.prompts);
+    }
+    plan.workload_name = *flags.prompts;
+    plan.workload.prompt_lengths = {*length};
+    plan.workload.min_budget = plan.workload.max_budget = kUniformBudget;
+  } else {
+    plan.workload.seed = flags.mixed_seed.value_or(0);
+    plan.workload_name = fmt::format("mixed seed {}", plan.workload.seed);
+    if (!flags.prompt_lengths.empty()) plan.workload.prompt_lengths = flags.prompt_lengths;
+  }
+  if (flags.budget) DECANT_RETURN_IF_ERROR(ParseBudget(*flags.budget, plan.workload));
+  plan.workload.scale = flags.scale;
+  if (flags.scale != 1) plan.workload_name += fmt::format(" scale {}", flags.scale);
+  return ValidateWorkloadOptions(plan.workload);
+}
+
+Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
+  ClosedPlan plan;
+  DECANT_RETURN_IF_ERROR(ReadWorkload(flags, plan));
+  DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
+  std::vector<DecodeKernel> kernels;
+  for (const std::string& name : flags.decode_kernels) {
+    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name));
+    kernels.push_back(kernel);
+  }
+  if (kernels.empty()) kernels.push_back(options.decode_kernel);
+  for (const int32_t max_batch : flags.max_batches) {
+    for (const DecodeKernel kernel : kernels) {
+      options.max_batch = max_batch;
+      options.decode_kernel = kernel;
+      plan.engines.push_back(options);
+    }
+  }
+  return plan;
+}
+
+/// Takes the measurements of one command and keeps what it needs for the tables at the end.
+class ClosedBench {
+ public:
+  ClosedBench(const ClosedFlags& flags, const ClosedPlan& plan, ClosedResults results)
+      : flags_(flags), plan_(plan), results_(std::move(results)) {}
+
+  /// All batch sizes on one engine.
+  Status RunEngine(const EngineOptions& options) {
+    DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
+    if (rates_.bytes_per_second == 0) MeasureRates(*served, options.threads);
+    const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
+    for (const int32_t batch_size : flags_.batch_sizes) {
+      const Workload workload =
+          MakeWorkload(plan_.workload_name, plan_.workload, batch_size, alphabet);
+      DECANT_RETURN_IF_ERROR(RunBatch(*served, options, workload));
+    }
+    return Status();
+  }
+
+  Status Finish() {
+    std::printf("\n%s\n%s", WallTable(batches_).c_str(), StepTable(StepsOf(batches_)).c_str());
+    std::printf(
+        "\nfloor: bytes at %.1f GB/s read from memory, operations at %.0f GFLOP/s, both "
+        "measured here just now\n",
+        rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
+    return results_.Close();
+  }
+
+ private:
+  void MeasureRates(ServedModel& served, int32_t threads) {
+    const int32_t readers = threads > 0 ? threads : DescribeMachine().logical_cores;
+    rates_ = {.bytes_per_second = MeasureReadBandwidth(readers),
+              .operations_per_second = served.ops().MeasureRate()};
+    LogInfo("memory reads {:.1f} GB/s, matrix products {:.0f} GFLOP/s",
+            rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
+  }
+
+  Status RunBatch(ServedModel& served, const EngineOptions& options, const Workload& workload) {
+    ClosedBatch batch{.workload = workload.name,
+                      .seed = plan_.workload.seed,
+                      .batch_size = static_cast<int32_t>(workload.items.size()),
+                      .max_batch = options.max_batch,
+                      .chunk_tokens = options.chunk_tokens,
+                      .page_size = options.page_size,
+                      .decode_kernel = std::string(DecodeKernelName(options.decode_kernel)),
+                      .prompt_tokens = workload.prompt_tokens(),
+                      .generated_tokens = workload.budget_tokens()};
+    const int32_t all = flags_.warm_ups + flags_.runs;
+    Progress progress(batch.Label(), batch.generated_tokens * all, "tokens");
+    std::vector<StepRecord> steps;
+    for (int32_t run = 1; run <= all; ++run) {
+      const bool warm_up = run <= flags_.warm_ups;
+      progress.SetNote(warm_up ? fmt::format("warm-up {} of {}", run, flags_.warm_ups)
+                               : fmt::format("run {} of {}", run - flags_.warm_ups, flags_.runs));
+      DECANT_ASSIGN_OR_RETURN(const ClosedRun result,
+                              RunClosed(served.engine(), workload, [&] { progress.Advance(1); }));
+      if (warm_up) continue;
+      steps.insert(steps.end(), result.steps.begin(), result.steps.end());
+      batch.runs.push_back(result.wall_seconds);
+      DECANT_RETURN_IF_ERROR(results_.AddRun(batch, result, SummarizeSteps(result.steps, rates_)));
+    }
+    progress.Finish();
+    batch.steps = SummarizeSteps(steps, rates_);
+    std::printf("%s\n", batch.Line().c_str());
+    std::fflush(stdout);
+    DECANT_RETURN_IF_ERROR(results_.AddBatch(batch, rates_));
+    batches_.push_back(std::move(batch));
+    return Status();
+  }
+
+  const ClosedFlags& flags_;
+  const ClosedPlan& plan_;
+  ClosedResults results_;
+  MachineRates rates_;
+  std::vector<ClosedBatch> batches_;
+};
+
+Status BenchClosed(const ClosedFlags& flags, std::span<const char* const> command) {
+  DECANT_ASSIGN_OR_RETURN(const ClosedPlan plan, ReadFlags(flags));
+  DECANT_ASSIGN_OR_RETURN(
+      ClosedResults results,
+      ClosedResults::Open(flags.out, MakeRunHeader(command, plan.workload.seed)));
+  ClosedBench bench(flags, plan, std::move(results));
+  for (const EngineOptions& options : plan.engines) {
+    DECANT_RETURN_IF_ERROR(bench.RunEngine(options));
+  }
+  return bench.Finish();
+}
+
+}  // namespace
+
+Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command) {
+  CLI::App& app = *parent.add_subcommand(
+      "closed", "Hand the engine whole batches at time zero; time each to its LAST request");
+  const auto flags = std::make_shared<ClosedFlags>();
+  AddEngineFlags(app, flags->engine, EngineFlagSet::kWithoutSweeps);
+  auto* mixed = app.add_option("--mixed-seed", flags->mixed_seed,
+                               "Prompts of 16, 64, 256, 1024 and 4096 tokens and budgets of 64 to "
+                               "256, drawn with this seed (default: 0)")
+                    ->type_name("SEED");
+  auto* prompts = app.add_option("--prompts", flags->prompts,
+                                 "Instead: prompts all of one length, p256, and budgets of 128")
+                      ->type_name("pN")
+                      ->excludes(mixed);
+  app.add_option("--prompt-lengths", flags->prompt_lengths, "Other lengths for the mix")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->excludes(prompts);
+  app.add_option("--budget", flags->budget, "Other budgets: 128, or a range, 64-256")
+      ->type_name("N-M");
+  app.add_option("--scale", flags->scale, "Multiply lengths and budgets: 0.25 for a small machine")
+      ->capture_default_str()
+      ->type_name("X");
+  app.add_option("--batch-size", flags->batch_sizes, "Requests in a batch; a list is run in turn")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->type_name("N,...");
+  app.add_option("--max-batch", flags->max_batches, "Rows; a list is run in turn")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("ROWS,...");
+  app.add_option("--decode-kernel", flags->decode_kernels,
+                 "Attention of decode tokens: split, rows or flash (default: the engine's); a list "
+                 "is run in turn")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  app.add_option("--warm-ups", flags->warm_ups, "Runs before those that count")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000))
+      ->type_name("N");
+  app.add_option("--runs", flags->runs, "Runs that count; the median is shown")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  app.add_option(
+         "--out", flags->out,
+         "Folder for the raw rows: adds to runs.csv (a line a run) and runs.jsonl (a header "
+         "of machine, commit, flags and seed; a line a run; a line a batch)")
+      ->type_name("DIR");
+  app.footer(
+      "Examples:\n"
+      "  decant bench closed --model M.gguf --mixed-seed 0 --batch-size 8,32\n"
+      "  decant bench closed --model M.gguf --prompts p256 --batch-size 8,32 --out results/cpu\n"
+      "  decant bench closed --model M.gguf --scale 0.25 --batch-size 32 --max-batch 8,32 \\\n"
+      "    --decode-kernel rows,split\n"
+      "Two requests of one seed are the same whatever the batch; every budget is used to its end.\n"
+      "The floor of a step is the longer of: the bytes it must read over this machine's measured\n"
+      "memory bandwidth, its operations over the measured rate of a large matrix product.");
+  return {.app = &app, .run = [flags, command] { return BenchClosed(*flags, command); }};
+}
+
+}  // namespace decant

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace decant {
+
+/// A subcommand whose flags are registered; `run` does its work once they are parsed. kCancelled
+/// says that the person interrupted it and knows already.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Status()> run;
+};
+
+// Each registers one subcommand under `parent`. `command`: all arguments of the program, for the
+// header of results; they outlive the command.
+Command AddGenerateCommand(CLI::App& parent);
+Command AddInspectCommand(CLI::App& parent);
+Command AddTokenizeCommand(CLI::App& parent);
+Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddBenchCompareCommand(CLI::App& parent);
+
+}  // namespace decant

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "engine/load_engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace decant {
+
+/// The flags that say which model is served and how; every command that runs an engine has them.
+struct EngineFlags {
+  std::string model{};
+  int32_t threads = 0;
+  std::string preset = "decant";
+  std::optional<std::string> decode_kernel{};
+  std::optional<int32_t> page_size{};
+  double pool_gib = 2.0;
+  int32_t max_batch = 32;
+  int32_t chunk_tokens = 512;
+  int32_t max_model_len = 0;
+};
+
+/// Which of the flags a command has; the others it sets by itself, or takes as lists of values.
+enum class EngineFlagSet {
+  kAll,
+  kWithoutBatch,   ///< Not --max-batch.
+  kWithoutSweeps,  ///< Not --max-batch, not --decode-kernel.
+};
+
+/// Adds --model, which names a GGUF file and must be given.
+void AddModelFlag(CLI::App& app, std::string& model);
+
+/// Adds --model and the engine's flags; the values in `flags` are the defaults.
+void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set);
+
+/// What LoadEngine takes. Errors: an engine or decode kernel that does not exist.
+Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags);
+
+/// LoadEngine with a live progress line, and a log message that says how long it took.
+Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& options);
+
+}  // namespace decant
