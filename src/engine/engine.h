@@ -103,6 +103,7 @@ class Engine {
   /// Ok while requests are accepted; otherwise why they are not.
   Status Health() const;
 
+  /// Steps and their tokens count once all of the step's tokens are delivered.
   EngineStats Stats() const;
 
   /// Records of the last steps, oldest first; numbers that are missing fell out of the history.
