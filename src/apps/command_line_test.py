@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Runs the program as a person would. Usage: command_line_test.py DECANT [unittest's arguments]
+
+What needs a model uses SmolLM2 from $DECANT_MODELS, else models/, and is skipped without it.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
+MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
+COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"]]
+TIMEOUT = 120  # seconds, of one command
+
+program = "decant"
+needs_model = unittest.skipUnless(MODEL.is_file(), f"{MODEL.name} is not in the cache folder")
+
+
+def run(*arguments: str | pathlib.Path, text: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run([program, *arguments], input=text, capture_output=True, text=True,
+                          check=False, timeout=TIMEOUT)
+
+
+class WithoutAModel(unittest.TestCase):
+
+    def refused(self, code: int, *arguments: str | pathlib.Path) -> str:
+        """Runs what must fail with `code`, and returns what it says."""
+        done = run(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr
+
+    def test_every_command_teaches(self):
+        for command in [[], *COMMANDS]:
+            done = run(*command, "--help")
+            self.assertEqual(done.returncode, 0, command)
+            self.assertIn("decant generate --model" if not command else "Example", done.stdout)
+        self.assertRegex(run("--version").stdout, r"^decant \d+\.\d+\.\d+ \(\S+\)\n$")
+
+    def test_says_what_is_missing(self):
+        self.assertIn("subcommand", self.refused(2))
+        self.assertIn("--model", self.refused(2, "generate"))
+        self.assertIn("--case", self.refused(2, "bench", "compare", "--model", "m.gguf"))
+        self.assertIn("no-such-file.gguf",
+                      self.refused(1, "inspect", "no-such-file.gguf"))
+        self.assertIn("no-such-file.txt",
+                      self.refused(1, "generate", "--model", "m", "--prompt-file",
+                                   "no-such-file.txt"))
+
+    def test_names_the_flag_and_what_it_may_be(self):
+        cases = [
+            (["--engine", "warp"], ["--engine", "warp", "decant, fused"]),
+            (["--engine", "flash"], ["--engine", "CUDA"]),
+            (["--decode-kernel", "fast"], ["--decode-kernel", "fast", "rows, split"]),
+            (["--threads", "-1"], ["--threads", "-1"]),
+            (["--max-batch", "0"], ["--max-batch", "0"]),
+            (["--page-size", "0"], ["--page-size", "0"]),
+            (["--pool-gib", "nan"], ["--pool-gib", "nan"]),
+            (["--threads", "two"], ["--threads", "two"]),
+            (["--log-level", "loud"], ["debug, info, warning, error, off"]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                front = flags if flags[0] == "--log-level" else []
+                back = [] if front else flags
+                said = self.refused(2, *front, "generate", "--model", "m", "--prompt", "x", *back)
+                for word in words:
+                    self.assertIn(word, said)
+
+    def test_names_the_flag_of_a_benchmark(self):
+        closed = ["bench", "closed", "--model", "m"]
+        cases = [
+            (["--prompts", "256"], ["--prompts", "p256"]),
+            (["--prompts", "p256", "--mixed-seed", "0"], ["--prompts", "--mixed-seed"]),
+            (["--budget", "some"], ["--budget", "64-256"]),
+            (["--budget", "9-8"], ["9", "8"]),
+            (["--scale", "-1"], ["scale", "-1"]),
+            (["--batch-size", "0"], ["--batch-size", "0"]),
+            (["--runs", "0"], ["--runs", "0"]),
+            (["--decode-kernel", "rows,fast"], ["--decode-kernel", "fast"]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                said = self.refused(2, *closed, *flags)
+                for word in words:
+                    self.assertIn(word, said)
+        self.assertIn("decode1_at0",
+                      self.refused(2, "bench", "compare", "--model", "m", "--case", "decode9"))
+
+    def test_a_file_that_is_no_model_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "bad.gguf"
+            path.write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 64)
+            for command in (["inspect", path], ["generate", "--prompt", "x", "--model", path],
+                            ["tokenize", "--model", path]):
+                self.assertIn("bad.gguf", self.refused(1, *command))
+
+
+@needs_model
+class WithAModel(unittest.TestCase):
+
+    def test_inspect_shows_the_model(self):
+        said = run("inspect", "--tensors", "--metadata", MODEL).stdout
+        for word in ["llama", "layers      30", "9 heads of 64, 3 for K and V", "49152 tokens",
+                     "Q4_1", "22.5 KiB", "blk.29.ffn_down.weight", "general.architecture"]:
+            self.assertIn(word, said)
+
+    def test_tokenize_goes_there_and_back(self):
+        texts = ["Hello, world", "", "two\nlines, \"quotes\" and é", "<|im_end|> as text"]
+        lines = "".join(json.dumps(text) + "\n" for text in texts)
+        ids = run("tokenize", "--model", MODEL, text=lines).stdout
+        self.assertEqual(json.loads(ids.splitlines()[0]), [19556, 28, 905])
+        back = run("tokenize", "--model", MODEL, "--decode", text=ids).stdout
+        self.assertEqual([json.loads(line) for line in back.splitlines()], texts)
+
+        special = run("tokenize", "--model", MODEL, "--special", text='"<|im_end|>"\n').stdout
+        self.assertEqual(json.loads(special), [2])
+        self.assertEqual(run("tokenize", "--model", MODEL, "--decode", text="[2]\n").stdout, '""\n')
+        self.assertEqual(
+            run("tokenize", "--model", MODEL, "--decode", "--special", text="[2]\n").stdout,
+            '"<|im_end|>"\n')
+
+    def test_tokenize_names_the_bad_line(self):
+        for flags, lines in [([], '"a"\n{}\n"b"\n'), ([], '"a"\n"\\ud800"\n'), ([], '"a"\n\n'),
+                             (["--decode"], "[1]\n[1, 49152]\n"), (["--decode"], "[1]\n[-1]\n"),
+                             (["--decode"], "[1]\n[1.5]\n"), (["--decode"], '[1]\n"a"\n'),
+                             (["--decode"], "[1]\n" + "[" * 100000 + "\n"),
+                             (["--decode"], "[1]\n[18446744073709551617]\n")]:
+            with self.subTest(flags=flags, lines=lines[:40]):
+                done = run("tokenize", "--model", MODEL, *flags, text=lines)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("line 2", done.stderr)
+                self.assertEqual(len(done.stdout.splitlines()), 1)
+
+    def generate(self, *flags: str, text: str = "") -> subprocess.CompletedProcess:
+        done = run("generate", "--model", MODEL, "--max-tokens", "12", *flags, text=text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_generate_takes_its_prompt_from_anywhere(self):
+        prompt = "The capital of France is"
+        expected = self.generate("--prompt", prompt).stdout
+        self.assertIn("Paris", expected)
+        self.assertEqual(self.generate(text=prompt).stdout, expected)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(prompt)
+            file.flush()
+            self.assertEqual(self.generate("--prompt-file", file.name).stdout, expected)
+        self.assertEqual(self.generate("--prompt", prompt, "--decode-kernel", "rows").stdout,
+                         expected)
+        self.assertRegex(self.generate("--prompt", prompt, "--stop", "aris").stderr, "stop string")
+        self.assertEqual(self.generate("--prompt", prompt, "--stop", "aris").stdout, " P\n")
+
+    def test_generate_repeats_a_seed(self):
+        flags = ["--prompt", "Once upon a time", "--temperature", "1.5", "--seed"]
+        first = self.generate(*flags, "1").stdout
+        self.assertEqual(self.generate(*flags, "1").stdout, first)
+        self.assertNotEqual(self.generate(*flags, "2").stdout, first)
+
+    def test_generate_says_what_cannot_fit(self):
+        done = run("generate", "--model", MODEL, "--prompt", "x", "--max-tokens", "9000")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("8192", done.stderr)
+
+    def test_an_interrupt_ends_generate_in_order(self):
+        process = subprocess.Popen(
+            [program, "generate", "--model", MODEL, "--prompt", "1 2 3", "--max-tokens", "8000"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn(b"cancelled", said)
+
+    def test_closed_bench_adds_to_its_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for repeat in (1, 2):
+                done = run("bench", "closed", "--model", MODEL, "--mixed-seed", "3", "--scale",
+                           "0.05", "--batch-size", "3", "--max-batch", "2", "--decode-kernel",
+                           "rows,split", "--warm-ups", "0", "--runs", "2", "--out", folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"3 requests, 2 rows, split +pure decode")
+                with open(pathlib.Path(folder) / "runs.csv", encoding="utf-8") as file:
+                    rows = list(csv.DictReader(file))
+                self.assertEqual([row["decode_kernel"] for row in rows],
+                                 ["rows", "rows", "split", "split"] * repeat)
+                self.assertTrue(all(float(row["wall_s"]) > 0 for row in rows))
+            lines = (pathlib.Path(folder) / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+            objects = [json.loads(line) for line in lines]
+            kinds = [next(iter(entry)) for entry in objects]
+            self.assertEqual(kinds, ["header", "run", "run", "batch", "run", "run", "batch"] * 2)
+            self.assertEqual(objects[0]["header"]["seed"], 3)
+            self.assertIn("--mixed-seed", objects[0]["header"]["command"])
+            self.assertGreater(objects[3]["batch"]["memory_bytes_per_s"], 0)
+
+    def test_compare_ends_with_one_line_of_json(self):
+        done = run("bench", "compare", "--model", MODEL, "--case", "decode1_at0", "--repeat", "1",
+                   "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(answer["case"], "decode1_at0")
+        self.assertEqual(len(answer["tokens_per_s"]), 1)
+        self.assertGreater(answer["tokens_per_s"][0], 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    program = sys.argv.pop(1)
+    unittest.main(verbosity=2)
