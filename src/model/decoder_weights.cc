@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "weights/block_codes.h"
 #include "weights/dequantize.h"
 
 namespace decant {
@@ -69,7 +70,7 @@ class TensorReader {
   template <typename FileRow>
   RowSource Rows(const TensorInfo* tensor, int64_t rows, int64_t cols, FileRow file_row) const {
     const size_t row_bytes = tensor->data.size() / rows;
-    return RowSource{.rows = rows,
+    RowSource source{.rows = rows,
                      .cols = cols,
                      .read = [file = file_, tensor, cols, row_bytes, file_row](
                                  int64_t first, int64_t count, float* out) {
@@ -81,6 +82,22 @@ class TensorReader {
                          DECANT_CHECK(status.ok(), "{}", status.ToString());
                        }
                      }};
+    source.code_bits = BlockCodeBits(tensor->type);
+    if (source.code_bits == 0) return source;
+    source.read_codes = [file = file_, tensor, cols, row_bytes, file_row](
+                            int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                            uint16_t* offsets) {
+      const int64_t blocks = cols / kCodeBlock;
+      for (int64_t row = 0; row < count; ++row) {
+        const Status status = ReadBlockCodes(
+            tensor->type, tensor->data.subspan(file_row(first + row) * row_bytes, row_bytes),
+            std::span<int8_t>(codes + row * cols, cols),
+            std::span<uint16_t>(scales + row * blocks, blocks),
+            std::span<uint16_t>(offsets + row * blocks, blocks));
+        DECANT_CHECK(status.ok(), "{}", status.ToString());
+      }
+    };
+    return source;
   }
 
   std::shared_ptr<const GgufFile> file_;

@@ -31,11 +31,20 @@ struct DecoderShape {
   int32_t group() const { return heads / kv_heads; }
 };
 
-/// Rows of a weight matrix [rows, cols] on demand, in fp32. `read` may be called from many threads.
+/// Rows of a weight matrix [rows, cols] on demand. The functions may be called from many threads.
 struct RowSource {
   int64_t rows = 0;
   int64_t cols = 0;
-  std::function<void(int64_t first, int64_t count, float* out)> read;  ///< out: [count, cols]
+  std::function<void(int64_t first, int64_t count, float* out)>
+      read{};  ///< fp32, out: [count, cols]
+
+  /// Where the file has blocks of 32 columns that are scale * code + offset, the bits of a code (4:
+  /// 0 to 15, 8: signed); else 0, and read_codes is empty. codes: [count, cols]; scales, offsets:
+  /// fp16 bits, [count, cols / 32].
+  int code_bits = 0;
+  std::function<void(int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                     uint16_t* offsets)>
+      read_codes{};
 };
 
 /// A weight matrix in a backend's own packing.

@@ -43,6 +43,19 @@ struct AttendRangeArgs {
   float* acc = nullptr;      ///< out [rows, head_dim]: sum of exp2(score - max) * V
 };
 
+/// A few input rows times a weight matrix that stays quantised (see compact_weights.h for the
+/// packing).
+struct CompactMultiplyArgs {
+  const std::byte* packed = nullptr;
+  int32_t out_rows = 0;         ///< of the weight; a multiple of 16
+  int32_t cols = 0;             ///< a multiple of 32
+  const Bf16* input = nullptr;  ///< [tokens, cols]
+  int32_t tokens = 0;           ///< at most kMaxCompactTokens
+  float* out = nullptr;         ///< [tokens, out_rows]
+};
+
+inline constexpr int32_t kMaxCompactTokens = 4;
+
 /// The inner loops of the CPU backend for one instruction set. A row's results depend on that row's
 /// input only: how many rows a call has and where the row stands among them changes no bit.
 struct CpuKernels {
@@ -65,6 +78,12 @@ struct CpuKernels {
   void (*to_bf16)(const float* x, int64_t n, Bf16* out);
 
   void (*attend_range)(const AttendRangeArgs& args);
+
+  /// Y = X W^T from 4-bit and 8-bit weights; null where the level has none. Weights are decoded to
+  /// bf16 in registers and multiplied in the order of columns, so that the bits are those of a bf16
+  /// matmul that sums in that order.
+  void (*compact_multiply_4)(const CompactMultiplyArgs& args);
+  void (*compact_multiply_8)(const CompactMultiplyArgs& args);
 
   /// Adds a range's partial result to a running one: both hold max, sum and acc [head_dim] as
   /// AttendRange leaves them.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -163,7 +164,124 @@ inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int block
   }
 }
 
+/// Scales of 16 weight rows, each twice, for vectors that hold pairs of columns of 8 rows.
+struct PairScales {
+  __m512 low_scale, high_scale, low_offset, high_offset;
+};
+
+/// A block's header: 16 scales and 16 offsets in fp16. The code is used as kBias + code, a number
+/// whose mantissa the code's bits are; the offset makes up for the bias.
+template <int kBias>
+inline PairScales LoadScales(const std::byte* block) {
+  const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block)));
+  const __m512 raw =
+      _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 32)));
+  const __m512 offset = _mm512_fnmadd_ps(scale, _mm512_set1_ps(kBias), raw);
+  const __m512i low = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  return {_mm512_permutexvar_ps(low, scale), _mm512_permutexvar_ps(high, scale),
+          _mm512_permutexvar_ps(low, offset), _mm512_permutexvar_ps(high, offset)};
+}
+
+/// 128 + the nibble at bits 4 * kPair of each lane, as fp32.
+template <int kPair>
+inline __m512 BiasedNibble(__m512i codes) {
+  constexpr int kShift = 16 - 4 * kPair;
+  __m512i moved = codes;
+  if constexpr (kShift > 0) moved = _mm512_slli_epi32(codes, kShift);
+  if constexpr (kShift < 0) moved = _mm512_srli_epi32(codes, -kShift);
+  // (moved & 0x000f0000) | 0x43000000
+  return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(moved, _mm512_set1_epi32(0x000f0000),
+                                                       _mm512_set1_epi32(0x43000000), 0xea));
+}
+
+template <int kTokens, int kPair>
+inline void MultiplyNibbles(__m512i low, __m512i high, const PairScales& s, const Bf16* input,
+                            int64_t stride, __m512* sums) {
+  const __m512 low_weights = _mm512_fmadd_ps(BiasedNibble<kPair>(low), s.low_scale, s.low_offset);
+  const __m512 high_weights =
+      _mm512_fmadd_ps(BiasedNibble<kPair>(high), s.high_scale, s.high_offset);
+  const __m512bh weights = _mm512_cvtne2ps_pbh(high_weights, low_weights);
+  for (int t = 0; t < kTokens; ++t) {
+    sums[t] = _mm512_dpbf16_ps(sums[t], weights, BroadcastPair(input + t * stride + 2 * kPair));
+  }
+}
+
+template <int kTokens>
+inline void MultiplyBlock4(const std::byte* block, const Bf16* input, int64_t stride,
+                           __m512* sums) {
+  const PairScales s = LoadScales<128>(block);
+  for (int half = 0; half < 2; ++half) {
+    const __m512i low = _mm512_loadu_si512(block + 64 + half * 128);
+    const __m512i high = _mm512_loadu_si512(block + 128 + half * 128);
+    const Bf16* x = input + half * 16;
+    [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) {
+      (MultiplyNibbles<kTokens, kPairs>(low, high, s, x, stride, sums), ...);
+    }
+    (std::make_integer_sequence<int, 8>{});
+  }
+}
+
+template <int kTokens>
+inline void MultiplyBlock8(const std::byte* block, const Bf16* input, int64_t stride,
+                           __m512* sums) {
+  const PairScales s = LoadScales<0>(block);
+  const std::byte* codes = block + 64;
+  for (int pair = 0; pair < 16; ++pair, codes += 32) {
+    const auto decode = [](const std::byte* bytes, __m512 scale, __m512 offset) {
+      const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+      return _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(packed)), scale, offset);
+    };
+    const __m512bh weights = _mm512_cvtne2ps_pbh(decode(codes + 16, s.high_scale, s.high_offset),
+                                                 decode(codes, s.low_scale, s.low_offset));
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = _mm512_dpbf16_ps(sums[t], weights, BroadcastPair(input + t * stride + 2 * pair));
+    }
+  }
+}
+
+template <int kBits, int kTokens>
+void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
+  constexpr int64_t kBlockBytes = 64 + 16 * 32 * kBits / 8;
+  const int blocks = args.cols / 32;
+  const std::byte* packed = args.packed;
+  for (int row = 0; row < args.out_rows; row += 16) {
+    __m512 sums[kTokens];
+    for (auto& sum : sums) sum = _mm512_setzero_ps();
+    for (int block = 0; block < blocks; ++block, packed += kBlockBytes) {
+      if constexpr (kBits == 4) {
+        MultiplyBlock4<kTokens>(packed, args.input + block * 32, args.cols, sums);
+      } else {
+        MultiplyBlock8<kTokens>(packed, args.input + block * 32, args.cols, sums);
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      _mm512_storeu_ps(args.out + static_cast<int64_t>(t) * args.out_rows + row, sums[t]);
+    }
+  }
+}
+
+template <int kBits>
+void CompactMultiply(const CompactMultiplyArgs& args) {
+  switch (args.tokens) {
+    case 1:
+      return CompactMultiplyTokens<kBits, 1>(args);
+    case 2:
+      return CompactMultiplyTokens<kBits, 2>(args);
+    case 3:
+      return CompactMultiplyTokens<kBits, 3>(args);
+    default:
+      return CompactMultiplyTokens<kBits, 4>(args);
+  }
+}
+
+constexpr auto kCompactMultiply4 = CompactMultiply<4>;
+constexpr auto kCompactMultiply8 = CompactMultiply<8>;
+
 #else
+
+constexpr void (*kCompactMultiply4)(const CompactMultiplyArgs&) = nullptr;
+constexpr void (*kCompactMultiply8)(const CompactMultiplyArgs&) = nullptr;
 
 template <int kRows, int kBlocks>
 inline void Scores(const AttendRangeArgs& args, int row, int block, float* scores) {
@@ -323,6 +441,8 @@ const CpuKernels DECANT_KERNEL_LEVEL = {
     .rope = Rope,
     .to_bf16 = ConvertToBf16,
     .attend_range = AttendRange,
+    .compact_multiply_4 = kCompactMultiply4,
+    .compact_multiply_8 = kCompactMultiply8,
     .merge_partial = MergePartial,
 };
 

@@ -41,6 +41,66 @@ int32_t SliceRows(int64_t rows, std::initializer_list<int32_t> widths) {
   return *widths.begin();
 }
 
+/// Calls part(source, first row in it, rows, rows before) for the pieces of [first, first + count)
+/// of q's, k's and v's rows one after another.
+template <typename Part>
+void ForParts(std::initializer_list<const RowSource*> sources, int64_t first, int64_t count,
+              Part&& part) {
+  int64_t done = 0;
+  for (const RowSource* source : sources) {
+    const int64_t taken = std::min(count - done, source->rows - first);
+    if (taken > 0) {
+      part(*source, first, taken, done);
+      done += taken;
+    }
+    first = std::max<int64_t>(0, first - source->rows);
+  }
+}
+
+/// The rows of all three, one after another. The sources must outlive the result.
+RowSource Concatenate(const RowSource& q, const RowSource& k, const RowSource& v) {
+  RowSource all{.rows = q.rows + k.rows + v.rows,
+                .cols = q.cols,
+                .read = [&](int64_t first, int64_t count, float* out) {
+                  ForParts({&q, &k, &v}, first, count,
+                           [&](const RowSource& source, int64_t row, int64_t rows, int64_t before) {
+                             source.read(row, rows, out + before * source.cols);
+                           });
+                }};
+  if (q.code_bits != k.code_bits || q.code_bits != v.code_bits) return all;
+  all.code_bits = q.code_bits;
+  all.read_codes = [&](int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                       uint16_t* offsets) {
+    ForParts({&q, &k, &v}, first, count,
+             [&](const RowSource& source, int64_t row, int64_t rows, int64_t before) {
+               const int64_t blocks = before * source.cols / 32;
+               source.read_codes(row, rows, codes + before * source.cols, scales + blocks,
+                                 offsets + blocks);
+             });
+  };
+  return all;
+}
+
+/// Slice by slice as many gate rows as up rows, the gate's first, so that a slice's epilogue can
+/// multiply them. Rows must be read by whole slices. The sources must outlive the result.
+RowSource Interleave(const RowSource& gate, const RowSource& up) {
+  RowSource both{.rows = gate.rows + up.rows,
+                 .cols = gate.cols,
+                 .read = [&](int64_t first, int64_t count, float* out) {
+                   gate.read(first / 2, count / 2, out);
+                   up.read(first / 2, count / 2, out + count / 2 * gate.cols);
+                 }};
+  if (gate.code_bits != up.code_bits) return both;
+  both.code_bits = gate.code_bits;
+  both.read_codes = [&](int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                        uint16_t* offsets) {
+    const int64_t cells = count / 2 * gate.cols;
+    gate.read_codes(first / 2, count / 2, codes, scales, offsets);
+    up.read_codes(first / 2, count / 2, codes + cells, scales + cells / 32, offsets + cells / 32);
+  };
+  return both;
+}
+
 /// The level of our own kernels that goes with what oneDNN was allowed to use.
 CpuLevel AllowedLevel() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
@@ -62,7 +122,7 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
       kernels_(KernelsFor(level_)),
       dtype_(level_ == CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32),
       pool_(options.threads),
-      linear_(dtype_, pool_),
+      linear_(dtype_, options.weight_copies, kernels_, pool_),
       attention_(options.shape, options.decode_kernel, kernels_, pool_),
       residual_(options.max_tokens, shape_.hidden, DType::kF32),
       normed_(std::max(options.max_tokens, options.max_samples), shape_.hidden, dtype_),
@@ -90,68 +150,39 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
 
 std::string CpuOps::Describe() const {
   const auto* version = dnnl::version();
-  return fmt::format("cpu: {} kernels, {} weights by oneDNN {}.{}.{}, {} thread{}", kernels_.name,
+  const bool compact = layer_cost_.compact_bytes != layer_cost_.bytes;
+  return fmt::format("cpu: {} kernels, {} weights by oneDNN {}.{}.{}{}, {} thread{}", kernels_.name,
                      dtype_ == DType::kBf16 ? "bf16" : "fp32", version->major, version->minor,
-                     version->patch, pool_.threads(), pool_.threads() == 1 ? "" : "s");
+                     version->patch, compact ? " and as quantised" : "", pool_.threads(),
+                     pool_.threads() == 1 ? "" : "s");
 }
 
-std::unique_ptr<SlicedLinear> CpuOps::Pack(const RowSource& weight, int32_t slice_rows) {
-  return linear_.Pack(weight.rows, weight.cols, slice_rows, weight.read);
+std::unique_ptr<LinearWeight> CpuOps::Pack(const RowSource& source, int32_t slice_rows,
+                                           WeightCost& cost) {
+  auto weight = linear_.Pack(source, slice_rows);
+  cost.bytes += static_cast<double>(weight->bytes());
+  cost.compact_bytes += static_cast<double>(weight->compact_bytes());
+  cost.cells += static_cast<double>(source.rows * source.cols);
+  return weight;
 }
 
 std::unique_ptr<LinearWeight> CpuOps::PackQkv(const RowSource& q, const RowSource& k,
                                               const RowSource& v) {
-  const RowSource all{.rows = q.rows + k.rows + v.rows,
-                      .cols = q.cols,
-                      .read = [&](int64_t first, int64_t count, float* out) {
-                        for (const RowSource* part : {&q, &k, &v}) {
-                          const int64_t taken = std::min(count, part->rows - first);
-                          if (taken > 0) {
-                            part->read(first, taken, out);
-                            out += taken * part->cols;
-                            count -= taken;
-                            first = 0;
-                          } else {
-                            first -= part->rows;
-                          }
-                          if (count == 0) return;
-                        }
-                      }};
   // Whole heads in each slice, so that its epilogue can rotate them.
   const int32_t heads = std::max(1, 128 / shape_.head_dim);
-  auto weight = Pack(all, heads * shape_.head_dim);
-  layer_bytes_ += static_cast<double>(weight->bytes());
-  layer_cells_ += static_cast<double>(all.rows * all.cols);
-  return weight;
+  return Pack(Concatenate(q, k, v), heads * shape_.head_dim, layer_cost_);
 }
 
 std::unique_ptr<LinearWeight> CpuOps::PackGateUp(const RowSource& gate, const RowSource& up) {
-  // A slice holds as many gate rows as up rows, the gate's first, so that its epilogue can multiply
-  // them.
-  const RowSource both{.rows = gate.rows + up.rows,
-                       .cols = gate.cols,
-                       .read = [&](int64_t first, int64_t count, float* out) {
-                         gate.read(first / 2, count / 2, out);
-                         up.read(first / 2, count / 2, out + count / 2 * gate.cols);
-                       }};
-  auto weight = Pack(both, 2 * SliceRows(gate.rows, {96, 64, 80, 48}));
-  layer_bytes_ += static_cast<double>(weight->bytes());
-  layer_cells_ += static_cast<double>(both.rows * both.cols);
-  return weight;
+  return Pack(Interleave(gate, up), 2 * SliceRows(gate.rows, {96, 64, 80, 48}), layer_cost_);
 }
 
 std::unique_ptr<LinearWeight> CpuOps::PackProjection(const RowSource& weight) {
-  auto packed = Pack(weight, SliceRows(weight.rows, {kSliceRows, 128, 96, 64}));
-  layer_bytes_ += static_cast<double>(packed->bytes());
-  layer_cells_ += static_cast<double>(weight.rows * weight.cols);
-  return packed;
+  return Pack(weight, SliceRows(weight.rows, {kSliceRows, 128, 96, 64}), layer_cost_);
 }
 
 std::unique_ptr<LinearWeight> CpuOps::PackHead(const RowSource& weight) {
-  auto packed = Pack(weight, kSliceRows);
-  head_bytes_ += static_cast<double>(packed->bytes());
-  head_cells_ += static_cast<double>(weight.rows * weight.cols);
-  return packed;
+  return Pack(weight, kSliceRows, head_cost_);
 }
 
 std::unique_ptr<EmbeddingWeight> CpuOps::PackEmbedding(const RowSource& weight) {
@@ -309,10 +340,14 @@ StepCost CpuOps::Cost() const {
     // Query i of n sees context - n + i + 1 keys.
     products += static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
   }
-  const double samples = static_cast<double>(batch_->logits_tokens.size());
+  const auto samples = static_cast<double>(batch_->logits_tokens.size());
+  const auto bytes = [](const WeightCost& weights, double tokens) {
+    if (tokens == 0) return 0.0;
+    return tokens <= kMaxCompactTokens ? weights.compact_bytes : weights.bytes;
+  };
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16) * shape_.layers;
-  cost.bytes = layer_bytes_ + (samples > 0 ? head_bytes_ : 0) + keys * kv_bytes;
-  cost.operations = 2 * (batch_->tokens() * layer_cells_ + samples * head_cells_) +
+  cost.bytes = bytes(layer_cost_, batch_->tokens()) + bytes(head_cost_, samples) + keys * kv_bytes;
+  cost.operations = 2 * (batch_->tokens() * layer_cost_.cells + samples * head_cost_.cells) +
                     4 * products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }

@@ -18,6 +18,7 @@ namespace decant {
 struct CpuOpsOptions {
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
   int32_t max_samples = 0;  ///< Tokens of one step whose logits are wanted, at most.
@@ -81,7 +82,14 @@ class CpuOps : public Ops {
   TensorView Norm(std::span<const float> weight, TensorView residual, int32_t rows,
                   TokenOf&& token_of);
   void NormRow(const float* row, std::span<const float> weight, TensorView out, int32_t index);
-  std::unique_ptr<SlicedLinear> Pack(const RowSource& weight, int32_t slice_rows);
+
+  /// What reading and using some weights once costs.
+  struct WeightCost {
+    double bytes = 0;
+    double compact_bytes = 0;  ///< where few tokens use them
+    double cells = 0;
+  };
+  std::unique_ptr<LinearWeight> Pack(const RowSource& source, int32_t slice_rows, WeightCost& cost);
 
   DecoderShape shape_;
   CpuLevel level_;
@@ -104,10 +112,8 @@ class CpuOps : public Ops {
   const StepBatch* batch_ = nullptr;
   std::vector<int32_t> token_pages_;  // [tokens], where a token's K and V go
   std::vector<int32_t> token_slots_;
-  double layer_bytes_ = 0;
-  double layer_cells_ = 0;
-  double head_bytes_ = 0;
-  double head_cells_ = 0;
+  WeightCost layer_cost_;
+  WeightCost head_cost_;
 };
 
 }  // namespace decant

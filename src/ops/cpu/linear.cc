@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "base/narrow.h"
 #include "base/random.h"
+#include "ops/cpu/compact_weights.h"
 
 namespace decant {
 namespace {
@@ -201,7 +203,9 @@ struct LinearEngine::Worker {
 SlicedLinear::SlicedLinear() = default;
 SlicedLinear::~SlicedLinear() = default;
 
-LinearEngine::LinearEngine(DType dtype, ThreadPool& pool) : dtype_(dtype), pool_(pool) {
+LinearEngine::LinearEngine(DType dtype, WeightCopies copies, const CpuKernels& kernels,
+                           ThreadPool& pool)
+    : dtype_(dtype), copies_(copies), kernels_(kernels), pool_(pool) {
   for (int i = 0; i < pool.threads(); ++i) workers_.push_back(std::make_unique<Worker>());
 }
 
@@ -209,14 +213,14 @@ LinearEngine::~LinearEngine() = default;
 
 const LinearKernel& LinearEngine::KernelFor(int32_t rows, int64_t cols) {
   UseOneOpenMpThread();
-  std::unique_ptr<LinearKernel>& kernel = kernels_[{rows, cols}];
+  std::unique_ptr<LinearKernel>& kernel = matmuls_[{rows, cols}];
   if (kernel == nullptr) kernel = std::make_unique<LinearKernel>(rows, cols, dtype_);
   return *kernel;
 }
 
-std::unique_ptr<SlicedLinear> LinearEngine::Pack(
-    int64_t rows, int64_t cols, int32_t slice_rows,
-    const std::function<void(int64_t first, int64_t count, float* out)>& read) {
+std::unique_ptr<SlicedLinear> LinearEngine::Pack(const RowSource& source, int32_t slice_rows) {
+  const int64_t rows = source.rows;
+  const int64_t cols = source.cols;
   DECANT_CHECK(rows > 0 && cols > 0 && slice_rows > 0, "{} x {} by {}", rows, cols, slice_rows);
   auto weight = std::make_unique<SlicedLinear>();
   weight->cols_ = cols;
@@ -242,7 +246,7 @@ std::unique_ptr<SlicedLinear> LinearEngine::Pack(
     UseOneOpenMpThread();
     const SlicedLinear::Slice& slice = weight->slices_[item];
     plain[worker].resize(static_cast<size_t>(slice.rows) * cols);
-    read(slice.first_row, slice.rows, plain[worker].data());
+    source.read(slice.first_row, slice.rows, plain[worker].data());
     slice.kernel->PackInto(plain[worker].data(), workers_[worker]->stream, slice.packed->memory);
   });
   for (const std::unique_ptr<Worker>& worker : workers_) {
@@ -254,7 +258,85 @@ std::unique_ptr<SlicedLinear> LinearEngine::Pack(
       grow(worker->scratchpad, slice.kernel->scratchpad_bytes());
     }
   }
+  PackCompactCopy(source, *weight);
   return weight;
+}
+
+void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight) {
+  const int bits = source.code_bits;
+  const auto multiply = bits == 4 ? kernels_.compact_multiply_4 : kernels_.compact_multiply_8;
+  if (copies_ != WeightCopies::kKeep || dtype_ != DType::kBf16 || bits == 0 ||
+      multiply == nullptr || source.cols % 32 != 0) {
+    return;
+  }
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+  for (const SlicedLinear::Slice& slice : weight.slices_) {
+    if (slice.rows % 16 != 0) return;
+    offsets.push_back(bytes);
+    bytes += RoundUp<size_t>(CompactBytes(slice.rows, source.cols, bits), 64);
+  }
+  weight.compact_ = HostBuffer(bytes);
+  weight.code_bits_ = bits;
+  struct Blocks {
+    std::vector<int8_t> codes;
+    std::vector<uint16_t> scales;
+    std::vector<uint16_t> offsets;
+  };
+  std::vector<Blocks> blocks(pool_.threads());
+  pool_.Run(static_cast<int64_t>(weight.slices_.size()), [&](int64_t item, int worker) {
+    SlicedLinear::Slice& slice = weight.slices_[item];
+    Blocks& scratch = blocks[worker];
+    scratch.codes.resize(slice.rows * source.cols);
+    scratch.scales.resize(scratch.codes.size() / 32);
+    scratch.offsets.resize(scratch.scales.size());
+    source.read_codes(slice.first_row, slice.rows, scratch.codes.data(), scratch.scales.data(),
+                      scratch.offsets.data());
+    std::byte* out = weight.compact_.data() + offsets[item];
+    PackCompact(slice.rows, source.cols, bits, scratch.codes.data(), scratch.scales.data(),
+                scratch.offsets.data(), out);
+    slice.compact = out;
+  });
+  if (CompactCopyAgrees(weight)) return;
+  weight.compact_ = HostBuffer();
+  weight.code_bits_ = 0;
+  for (SlicedLinear::Slice& slice : weight.slices_) slice.compact = nullptr;
+}
+
+bool LinearEngine::CompactCopyAgrees(const SlicedLinear& weight) {
+  const int64_t cols = weight.cols();
+  HostBuffer input((kMaxCompactTokens + kPadding) * cols * sizeof(Bf16));
+  const CounterRng rng(3);
+  for (int64_t i = 0; i < kMaxCompactTokens * cols; ++i) {
+    input.As<Bf16>()[i] = ToBf16(static_cast<float>(rng.Uniform(i) * 2 - 1));
+  }
+  std::atomic<bool> agrees{true};
+  pool_.Run(static_cast<int64_t>(weight.slices().size()), [&](int64_t item, int worker) {
+    UseOneOpenMpThread();
+    const SlicedLinear::Slice& slice = weight.slices()[item];
+    std::vector<float> compact(static_cast<size_t>(kMaxCompactTokens) * slice.rows);
+    ComputeCompact(weight, slice, input.As<Bf16>().data(), kMaxCompactTokens, compact.data());
+    Worker& state = *workers_[worker];
+    const std::span<float> output = state.output.As<float>();
+    slice.kernel->Execute(slice.kernel->BlockFor(kMaxCompactTokens), state.stream, input.data(),
+                          slice.packed->memory, output.data(), state.scratchpad.data());
+    if (std::memcmp(compact.data(), output.data(), compact.size() * sizeof(float)) != 0) {
+      agrees.store(false, std::memory_order_relaxed);
+    }
+  });
+  return agrees.load(std::memory_order_relaxed);
+}
+
+void LinearEngine::ComputeCompact(const SlicedLinear& weight, const SlicedLinear::Slice& slice,
+                                  const Bf16* input, int32_t tokens, float* output) const {
+  const auto multiply =
+      weight.code_bits_ == 4 ? kernels_.compact_multiply_4 : kernels_.compact_multiply_8;
+  multiply(CompactMultiplyArgs{.packed = slice.compact,
+                               .out_rows = slice.rows,
+                               .cols = static_cast<int32_t>(weight.cols()),
+                               .input = input,
+                               .tokens = tokens,
+                               .out = output});
 }
 
 int32_t LinearEngine::BlockTokens(const SlicedLinear& weight, int32_t tokens) const {
@@ -274,6 +356,10 @@ float* LinearEngine::Compute(const SlicedLinear& weight, const SlicedLinear::Sli
   const std::byte* rows = input.data + first * input.cols * static_cast<int64_t>(DTypeSize(dtype_));
   Worker& state = *workers_[worker];
   auto* output = reinterpret_cast<float*>(state.output.data());
+  if (tokens <= kMaxCompactTokens && slice.compact != nullptr) {
+    ComputeCompact(weight, slice, reinterpret_cast<const Bf16*>(rows), tokens, output);
+    return output;
+  }
   for (int32_t done = 0; done < tokens;) {
     const int32_t block = slice.kernel->BlockFor(tokens - done);
     slice.kernel->Execute(block, state.stream,
@@ -291,12 +377,14 @@ double LinearEngine::MeasureRate() {
   constexpr int32_t kSlices = 16;
   constexpr int32_t kTokens = kPadding;
   const CounterRng rng(7);
-  const auto weight =
-      Pack(int64_t{kRows} * kSlices, kCols, kRows, [&](int64_t first, int64_t count, float* out) {
-        for (int64_t i = 0; i < count * kCols; ++i) {
-          out[i] = static_cast<float>(rng.Uniform(first * kCols + i) - 0.5);
-        }
-      });
+  const RowSource source{.rows = int64_t{kRows} * kSlices,
+                         .cols = kCols,
+                         .read = [&](int64_t first, int64_t count, float* out) {
+                           for (int64_t i = 0; i < count * kCols; ++i) {
+                             out[i] = static_cast<float>(rng.Uniform(first * kCols + i) - 0.5);
+                           }
+                         }};
+  const auto weight = Pack(source, kRows);
   HostBuffer input(static_cast<size_t>(kTokens + kPadding) * kCols * DTypeSize(dtype_));
   const TensorView view{.data = input.data(), .dtype = dtype_, .rows = kTokens, .cols = kCols};
   double best = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cpu/cpu_kernels.h"
 #include "ops/cpu/thread_pool.h"
 #include "ops/ops.h"
 #include "tensor/host_buffer.h"
@@ -26,12 +27,17 @@ class SlicedLinear : public LinearWeight {
     int32_t rows = 0;
     const LinearKernel* kernel = nullptr;
     const PackedSlice* packed = nullptr;
+    const std::byte* compact = nullptr;  ///< the quantised copy, or null
   };
 
   SlicedLinear();
   ~SlicedLinear() override;
 
   int64_t bytes() const override { return static_cast<int64_t>(packed_.size()); }
+  /// Memory that a use by a few tokens reads: the quantised copy's, where there is one.
+  int64_t compact_bytes() const {
+    return static_cast<int64_t>(code_bits_ == 0 ? packed_.size() : compact_.size());
+  }
   int64_t cols() const { return cols_; }
   int32_t max_slice_rows() const { return max_slice_rows_; }
   const std::vector<Slice>& slices() const { return slices_; }
@@ -41,8 +47,16 @@ class SlicedLinear : public LinearWeight {
   int64_t cols_ = 0;
   int32_t max_slice_rows_ = 0;
   std::vector<Slice> slices_;
+  int code_bits_ = 0;  ///< of the quantised copy; 0: there is none
   HostBuffer packed_;
+  HostBuffer compact_;
   std::vector<std::unique_ptr<PackedSlice>> packed_slices_;
+};
+
+/// How many copies of a weight are held.
+enum class WeightCopies {
+  kBf16,  ///< one, in the type of the computation
+  kKeep,  ///< and, where the file has 4-bit or 8-bit blocks, the quantised weights beside it
 };
 
 /// Linear layers on oneDNN, Y = X W^T with fp32 sums, such that a row of Y has the same bits
@@ -50,12 +64,16 @@ class SlicedLinear : public LinearWeight {
 ///
 /// oneDNN picks kernels by shape, so the shapes are fixed: weights are cut into slices, tokens into
 /// blocks padded to one of a few sizes, and each block of each slice is one single-threaded matmul
-/// that the thread pool hands out. Block sizes whose bits differ from the smallest one's are found
-/// when a shape is first packed, and are not used.
+/// that the thread pool hands out. Block sizes whose bits differ from the reference block's are
+/// found when a shape is first packed, and are not used.
+///
+/// Steps of up to kMaxCompactTokens tokens read the quantised copy, if there is one: a third of the
+/// memory traffic, which is all that they wait for. Its bits are the same; Pack compares every row
+/// and drops a copy that differs.
 class LinearEngine {
  public:
   /// dtype: of weights and activations.
-  LinearEngine(DType dtype, ThreadPool& pool);
+  LinearEngine(DType dtype, WeightCopies copies, const CpuKernels& kernels, ThreadPool& pool);
   LinearEngine(const LinearEngine&) = delete;
   LinearEngine& operator=(const LinearEngine&) = delete;
   ~LinearEngine();
@@ -63,11 +81,8 @@ class LinearEngine {
   /// Rows that inputs must have allocated past their last token: blocks are padded.
   static constexpr int32_t kPadding = 512;
 
-  /// Packs rows read by `read(first, count, out)` in slices of `slice_rows` (the last may be
-  /// shorter).
-  std::unique_ptr<SlicedLinear> Pack(
-      int64_t rows, int64_t cols, int32_t slice_rows,
-      const std::function<void(int64_t first, int64_t count, float* out)>& read);
+  /// Packs `source` in slices of `slice_rows` (the last may be shorter).
+  std::unique_ptr<SlicedLinear> Pack(const RowSource& source, int32_t slice_rows);
 
   /// Multiplies input [tokens, cols] by every slice. epilogue(slice, first_token, count, out,
   /// worker) gets each result block, out [count, slice.rows] in fp32 and its to change, on the
@@ -98,10 +113,16 @@ class LinearEngine {
   float* Compute(const SlicedLinear& weight, const SlicedLinear::Slice& slice, TensorView input,
                  int32_t first, int32_t tokens, int worker);
   const LinearKernel& KernelFor(int32_t rows, int64_t cols);
+  void PackCompactCopy(const RowSource& source, SlicedLinear& weight);
+  bool CompactCopyAgrees(const SlicedLinear& weight);
+  void ComputeCompact(const SlicedLinear& weight, const SlicedLinear::Slice& slice,
+                      const Bf16* input, int32_t tokens, float* output) const;
 
   DType dtype_;
+  WeightCopies copies_;
+  const CpuKernels& kernels_;
   ThreadPool& pool_;
-  std::map<std::pair<int32_t, int64_t>, std::unique_ptr<LinearKernel>> kernels_;
+  std::map<std::pair<int32_t, int64_t>, std::unique_ptr<LinearKernel>> matmuls_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

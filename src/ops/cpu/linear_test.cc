@@ -28,13 +28,14 @@ float Input(int64_t token, int64_t col) {
 std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t first_token,
                             int32_t tokens) {
   ThreadPool pool(threads);
-  LinearEngine engine(dtype, pool);
-  const auto weight =
-      engine.Pack(c.rows, c.cols, c.slice_rows, [&](int64_t first, int64_t count, float* out) {
+  LinearEngine engine(dtype, WeightCopies::kBf16, KernelsFor(DetectCpuLevel()), pool);
+  const RowSource source{
+      .rows = c.rows, .cols = c.cols, .read = [&](int64_t first, int64_t count, float* out) {
         for (int64_t i = 0; i < count * c.cols; ++i) {
           out[i] = Weight(first + i / c.cols, i % c.cols);
         }
-      });
+      }};
+  const auto weight = engine.Pack(source, c.slice_rows);
   HostBuffer input((tokens + LinearEngine::kPadding) * c.cols * DTypeSize(dtype));
   for (int64_t i = 0; i < int64_t{tokens} * c.cols; ++i) {
     const float value = Input(first_token + i / c.cols, i % c.cols);
