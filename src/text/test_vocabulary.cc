@@ -1,5 +1,6 @@
 #include "text/test_vocabulary.h"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ void AddAdded(TokenizerData& data, const nlohmann::json& tokens) {
 
 TokenizerData ReadTestVocabulary(const std::string& name) {
   const nlohmann::json file = nlohmann::json::parse(
-      ReadGz(std::string(DECANT_TEST_DATA) + "/tokenizer/" + name + ".vocab.json.gz"));
+      ReadGz(fmt::format("{}/tokenizer/{}.vocab.json.gz", DECANT_TEST_DATA, name)));
   TokenizerData data;
   data.pre_tokenizer = PreTokenizerFromName(file["pre_tokenizer"].get<std::string>()).value();
   AddAdded(data, file["before"]);
@@ -58,7 +59,7 @@ TokenizerData ReadTestVocabulary(const std::string& name) {
   for (size_t i = 0; i < merges.size(); i += 2) {
     const std::string left = data.tokens.at(merges[i]);
     const std::string right = data.tokens.at(merges[i + 1]);
-    data.merges.push_back(left + " " + right);
+    data.merges.push_back(fmt::format("{} {}", left, right));
     AddToken(data, left + right, TokenType::kNormal);
   }
   AddAdded(data, file["after"]);

@@ -169,6 +169,7 @@ TEST(TokenizerTest, EncodesFromManyThreads) {
   const Ids expected = tokenizer.Encode(text, SpecialTokens::kAsText);
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
+  threads.reserve(wrong.size());
   for (int& count : wrong) {
     threads.emplace_back([&tokenizer, &text, &expected, &count] {
       for (int i = 0; i < 200; ++i) {
