@@ -47,8 +47,10 @@ struct AttendRangeArgs {
 /// packing).
 struct CompactMultiplyArgs {
   const std::byte* packed = nullptr;
-  int32_t out_rows = 0;         ///< of the weight; a multiple of 16
-  int32_t cols = 0;             ///< a multiple of 32
+  int32_t out_rows = 0;  ///< of the weight; a multiple of 16
+  int32_t cols = 0;      ///< a multiple of 32
+  int32_t chunk_cols =
+      0;  ///< columns summed from zero before they join the total; a multiple of 32
   const Bf16* input = nullptr;  ///< [tokens, cols]
   int32_t tokens = 0;           ///< at most kMaxCompactTokens
   float* out = nullptr;         ///< [tokens, out_rows]
@@ -80,8 +82,8 @@ struct CpuKernels {
   void (*attend_range)(const AttendRangeArgs& args);
 
   /// Y = X W^T from 4-bit and 8-bit weights; null where the level has none. Weights are decoded to
-  /// bf16 in registers and multiplied in the order of columns, so that the bits are those of a bf16
-  /// matmul that sums in that order.
+  /// bf16 in registers and multiplied in the order of columns, chunk by chunk, so that the bits are
+  /// those of a bf16 matmul that sums so.
   void (*compact_multiply_4)(const CompactMultiplyArgs& args);
   void (*compact_multiply_8)(const CompactMultiplyArgs& args);
 

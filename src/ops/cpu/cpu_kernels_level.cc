@@ -244,19 +244,27 @@ template <int kBits, int kTokens>
 void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
   constexpr int64_t kBlockBytes = 64 + 16 * 32 * kBits / 8;
   const int blocks = args.cols / 32;
+  const int chunk_blocks = args.chunk_cols / 32;
   const std::byte* packed = args.packed;
   for (int row = 0; row < args.out_rows; row += 16) {
-    __m512 sums[kTokens];
-    for (auto& sum : sums) sum = _mm512_setzero_ps();
-    for (int block = 0; block < blocks; ++block, packed += kBlockBytes) {
-      if constexpr (kBits == 4) {
-        MultiplyBlock4<kTokens>(packed, args.input + block * 32, args.cols, sums);
-      } else {
-        MultiplyBlock8<kTokens>(packed, args.input + block * 32, args.cols, sums);
+    __m512 totals[kTokens];
+    for (int first = 0; first < blocks; first += chunk_blocks) {
+      __m512 sums[kTokens];
+      for (auto& sum : sums) sum = _mm512_setzero_ps();
+      const int last = std::min(blocks, first + chunk_blocks);
+      for (int block = first; block < last; ++block, packed += kBlockBytes) {
+        if constexpr (kBits == 4) {
+          MultiplyBlock4<kTokens>(packed, args.input + block * 32, args.cols, sums);
+        } else {
+          MultiplyBlock8<kTokens>(packed, args.input + block * 32, args.cols, sums);
+        }
+      }
+      for (int t = 0; t < kTokens; ++t) {
+        totals[t] = first == 0 ? sums[t] : _mm512_add_ps(totals[t], sums[t]);
       }
     }
     for (int t = 0; t < kTokens; ++t) {
-      _mm512_storeu_ps(args.out + static_cast<int64_t>(t) * args.out_rows + row, sums[t]);
+      _mm512_storeu_ps(args.out + static_cast<int64_t>(t) * args.out_rows + row, totals[t]);
     }
   }
 }

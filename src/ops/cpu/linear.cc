@@ -297,7 +297,12 @@ void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight
                 scratch.offsets.data(), out);
     slice.compact = out;
   });
-  if (CompactCopyAgrees(weight)) return;
+  // oneDNN sums some columns from zero and adds them to the total; how many at a time is its
+  // choice.
+  for (int32_t chunk_cols : {512, 1024, 2048, 256, 4096, 128, 64, 32}) {
+    weight.chunk_cols_ = chunk_cols;
+    if (CompactCopyAgrees(weight)) return;
+  }
   weight.compact_ = HostBuffer();
   weight.code_bits_ = 0;
   for (SlicedLinear::Slice& slice : weight.slices_) slice.compact = nullptr;
@@ -334,6 +339,7 @@ void LinearEngine::ComputeCompact(const SlicedLinear& weight, const SlicedLinear
   multiply(CompactMultiplyArgs{.packed = slice.compact,
                                .out_rows = slice.rows,
                                .cols = static_cast<int32_t>(weight.cols()),
+                               .chunk_cols = weight.chunk_cols_,
                                .input = input,
                                .tokens = tokens,
                                .out = output});

@@ -47,7 +47,8 @@ class SlicedLinear : public LinearWeight {
   int64_t cols_ = 0;
   int32_t max_slice_rows_ = 0;
   std::vector<Slice> slices_;
-  int code_bits_ = 0;  ///< of the quantised copy; 0: there is none
+  int code_bits_ = 0;       ///< of the quantised copy; 0: there is none
+  int32_t chunk_cols_ = 0;  ///< columns that its kernel sums at a time, as oneDNN does
   HostBuffer packed_;
   HostBuffer compact_;
   std::vector<std::unique_ptr<PackedSlice>> packed_slices_;
