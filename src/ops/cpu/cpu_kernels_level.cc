@@ -22,6 +22,10 @@ namespace {
 
 constexpr int kLanes = 16;
 
+/// ln(2)^k / k! for k from 7 to 0: the Taylor series of 2^f.
+constexpr float kExp2Coefficients[] = {1.5252734e-5F, 1.5403530e-4F, 1.3333558e-3F, 9.6181291e-3F,
+                                       5.5504109e-2F, 2.4022651e-1F, 6.9314718e-1F, 1.0F};
+
 /// 2^x for x <= 0 with a relative error under 2e-7; 0 below -126. The polynomial is the Taylor
 /// series of 2^f on
 /// [-0.5, 0.5]. Branch-free, so that a loop over it vectorises.
@@ -32,14 +36,8 @@ inline float Exp2(float x) {
   const float shifted = clamped + kRound;
   const float whole = shifted - kRound;
   const float f = clamped - whole;
-  float p = 1.5252734e-5F;
-  p = p * f + 1.5403530e-4F;
-  p = p * f + 1.3333558e-3F;
-  p = p * f + 9.6181291e-3F;
-  p = p * f + 5.5504109e-2F;
-  p = p * f + 2.4022651e-1F;
-  p = p * f + 6.9314718e-1F;
-  p = p * f + 1.0F;
+  float p = kExp2Coefficients[0];
+  for (int i = 1; i < 8; ++i) p = p * f + kExp2Coefficients[i];
   const auto exponent = std::bit_cast<uint32_t>(shifted) << 23;
   const float result = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
   return x < -126.0F ? 0.0F : result;
@@ -113,12 +111,22 @@ inline __m512bh BroadcastPair(const Bf16* pair) {
 
 /// Scores of kRows rows against kBlocks blocks: one accumulator each, all pairs of dims in order.
 template <int kRows, int kBlocks>
-inline void Scores(const AttendRangeArgs& args, int row, int block, float* scores) {
+inline void Scores(const AttendRangeArgs& args, int row, int block, int blocks, float* scores) {
   __m512 sums[kRows * kBlocks];
   for (auto& sum : sums) sum = _mm512_setzero_ps();
   const int pairs = args.head_dim / 2;
   const Bf16* q = args.q + static_cast<int64_t>(row) * args.head_dim;
+  // The first rows fetch the values of these keys and the keys that come next, while they wait for
+  // nothing else.
+  const bool fetch = row == 0;
   for (int pair = 0; pair < pairs; ++pair) {
+    if (fetch) {
+      for (int b = 0; b < kBlocks; ++b) {
+        const int next = std::min(block + kBlocks + b, blocks - 1);
+        _mm_prefetch(args.v_blocks[block + b] + pair * 2 * kBlockTokens, _MM_HINT_T0);
+        _mm_prefetch(args.k_blocks[next] + pair * 2 * kBlockTokens, _MM_HINT_T0);
+      }
+    }
     __m512bh k[kBlocks];
     for (int b = 0; b < kBlocks; ++b) {
       k[b] = AsBf16(_mm512_loadu_si512(args.k_blocks[block + b] + pair * 2 * kBlockTokens));
@@ -138,30 +146,72 @@ inline void Scores(const AttendRangeArgs& args, int row, int block, float* score
   }
 }
 
-/// acc[rows, 32 dims from `dim`] of kRows rows over all blocks, pairs of positions in order.
-template <int kRows>
+/// acc[rows, 16 * kVectors dims from `dim`] of kRows rows over all blocks, pairs of positions in
+/// order.
+template <int kRows, int kVectors>
 inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int blocks,
                         const Bf16* weights) {
-  __m512 sums[kRows * 2];
+  __m512 sums[kRows * kVectors];
   for (auto& sum : sums) sum = _mm512_setzero_ps();
   for (int block = 0; block < blocks; ++block) {
     const Bf16* v = args.v_blocks[block] + 2 * dim;
     const Bf16* w = weights + row * kMaxRangeTokens + block * kBlockTokens;
-    for (int pair = 0; pair < kBlockTokens / 2; ++pair) {
-      const __m512bh v0 = AsBf16(_mm512_loadu_si512(v + pair * 2 * args.head_dim));
-      const __m512bh v1 = AsBf16(_mm512_loadu_si512(v + pair * 2 * args.head_dim + 32));
+    for (int pair = 0; pair < kBlockTokens / 2; ++pair, v += 2 * args.head_dim) {
+      __m512bh values[kVectors];
+      for (int i = 0; i < kVectors; ++i) values[i] = AsBf16(_mm512_loadu_si512(v + 32 * i));
       for (int r = 0; r < kRows; ++r) {
         const __m512bh wr = BroadcastPair(w + r * kMaxRangeTokens + 2 * pair);
-        sums[2 * r] = _mm512_dpbf16_ps(sums[2 * r], v0, wr);
-        sums[2 * r + 1] = _mm512_dpbf16_ps(sums[2 * r + 1], v1, wr);
+        for (int i = 0; i < kVectors; ++i) {
+          sums[r * kVectors + i] = _mm512_dpbf16_ps(sums[r * kVectors + i], values[i], wr);
+        }
       }
     }
   }
   for (int r = 0; r < kRows; ++r) {
     float* acc = args.acc + static_cast<int64_t>(row + r) * args.head_dim + dim;
-    _mm512_storeu_ps(acc, sums[2 * r]);
-    _mm512_storeu_ps(acc + 16, sums[2 * r + 1]);
+    for (int i = 0; i < kVectors; ++i) _mm512_storeu_ps(acc + 16 * i, sums[r * kVectors + i]);
   }
+}
+
+/// Exp2 of 16 numbers at once.
+inline __m512 Exp2(__m512 x) {
+  const __m512 whole =
+      _mm512_roundscale_ps(_mm512_max_ps(x, _mm512_set1_ps(-126.0F)), _MM_FROUND_TO_NEAREST_INT);
+  const __m512 f = _mm512_sub_ps(_mm512_max_ps(x, _mm512_set1_ps(-126.0F)), whole);
+  __m512 p = _mm512_set1_ps(kExp2Coefficients[0]);
+  for (int i = 1; i < 8; ++i) p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExp2Coefficients[i]));
+  const __mmask16 in_range = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0F), _CMP_GE_OQ);
+  return _mm512_maskz_scalef_ps(in_range, p, whole);
+}
+
+/// Turns a row's scores into weights exp2(score - max), in fp32 for their sum and bf16 for the
+/// values.
+inline void SoftmaxRow(const AttendRangeArgs& args, int row, int padded_keys, float* scores,
+                       Bf16* weights) {
+  const int visible = std::clamp(args.visible[row], 0, args.keys);
+  const __m512 minus_infinity = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  const __m512 scale = _mm512_set1_ps(args.scale);
+  __m512 maxima = minus_infinity;
+  for (int t = 0; t < padded_keys; t += kLanes) {
+    const int seen = std::clamp(visible - t, 0, kLanes);
+    const auto mask = static_cast<__mmask16>((1U << seen) - 1U);
+    const __m512 score =
+        _mm512_mask_mul_ps(minus_infinity, mask, _mm512_loadu_ps(scores + t), scale);
+    _mm512_storeu_ps(scores + t, score);
+    maxima = _mm512_max_ps(maxima, score);
+  }
+  const float max = _mm512_reduce_max_ps(maxima);
+  // A row that sees nothing keeps weights of zero: exp2(-inf - 0) rather than exp2(-inf + inf).
+  const __m512 reference = _mm512_set1_ps(visible > 0 ? max : 0.0F);
+  __m512 sums = _mm512_setzero_ps();
+  for (int t = 0; t < padded_keys; t += kLanes) {
+    const __m512 weight = Exp2(_mm512_sub_ps(_mm512_loadu_ps(scores + t), reference));
+    sums = _mm512_add_ps(sums, weight);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + t),
+                        std::bit_cast<__m256i>(_mm512_cvtneps_pbh(weight)));
+  }
+  args.max[row] = max;
+  args.sum[row] = _mm512_reduce_add_ps(sums);
 }
 
 /// Scales of 16 weight rows, each twice, for vectors that hold pairs of columns of 8 rows.
@@ -292,7 +342,7 @@ constexpr void (*kCompactMultiply4)(const CompactMultiplyArgs&) = nullptr;
 constexpr void (*kCompactMultiply8)(const CompactMultiplyArgs&) = nullptr;
 
 template <int kRows, int kBlocks>
-inline void Scores(const AttendRangeArgs& args, int row, int block, float* scores) {
+inline void Scores(const AttendRangeArgs& args, int row, int block, int /*blocks*/, float* scores) {
   const int pairs = args.head_dim / 2;
   for (int r = 0; r < kRows; ++r) {
     const Bf16* q = args.q + static_cast<int64_t>(row + r) * args.head_dim;
@@ -314,10 +364,10 @@ inline void Scores(const AttendRangeArgs& args, int row, int block, float* score
   }
 }
 
-template <int kRows>
+template <int kRows, int kVectors>
 inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int blocks,
                         const Bf16* weights) {
-  constexpr int kDims = 32;
+  constexpr int kDims = 16 * kVectors;
   for (int r = 0; r < kRows; ++r) {
     std::array<float, kDims> sums{};
     for (int block = 0; block < blocks; ++block) {
@@ -336,17 +386,6 @@ inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int block
     std::copy(sums.begin(), sums.end(),
               args.acc + static_cast<int64_t>(row + r) * args.head_dim + dim);
   }
-}
-
-#endif
-
-template <int kRows>
-void ScoreRows(const AttendRangeArgs& args, int row, int blocks, float* scores) {
-  // About twelve accumulators hide the latency of the dot product.
-  constexpr int kWide = kRows <= 3 ? 4 : 2;
-  int block = 0;
-  for (; block + kWide <= blocks; block += kWide) Scores<kRows, kWide>(args, row, block, scores);
-  for (; block < blocks; ++block) Scores<kRows, 1>(args, row, block, scores);
 }
 
 /// Turns a row's scores into weights exp2(score - max), in fp32 for their sum and bf16 for the
@@ -387,11 +426,25 @@ inline void SoftmaxRow(const AttendRangeArgs& args, int row, int padded_keys, fl
   args.sum[row] = SumLanes(sums);
 }
 
+#endif
+
+template <int kRows>
+void ScoreRows(const AttendRangeArgs& args, int row, int blocks, float* scores) {
+  // About twelve accumulators hide the latency of the dot product.
+  constexpr int kWide = kRows <= 3 ? 4 : 2;
+  int block = 0;
+  for (; block + kWide <= blocks; block += kWide)
+    Scores<kRows, kWide>(args, row, block, blocks, scores);
+  for (; block < blocks; ++block) Scores<kRows, 1>(args, row, block, blocks, scores);
+}
+
 template <int kRows>
 void WeighRows(const AttendRangeArgs& args, int row, int blocks, const Bf16* weights) {
-  for (int dim = 0; dim < args.head_dim; dim += 32) {
-    WeighValues<kRows>(args, row, dim, blocks, weights);
+  int dim = 0;
+  for (; dim + 64 <= args.head_dim; dim += 64) {
+    WeighValues<kRows, 4>(args, row, dim, blocks, weights);
   }
+  for (; dim < args.head_dim; dim += 32) WeighValues<kRows, 2>(args, row, dim, blocks, weights);
 }
 
 void AttendRange(const AttendRangeArgs& args) {
