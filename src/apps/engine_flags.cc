@@ -27,6 +27,11 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option("--page-size", flags.page_size,
                  "Slots a page of the KV cache (default: the engine's)")
       ->type_name("SLOTS");
+  app.add_option("--weights", flags.weights,
+                 "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "
+                 "tokens; bf16: without them. Same output")
+      ->capture_default_str()
+      ->type_name("COPIES");
   app.add_option("--pool-gib", flags.pool_gib, "Memory for the KV cache at most, in GiB")
       ->capture_default_str()
       ->type_name("GIB");
@@ -56,6 +61,7 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   if (flags.decode_kernel) {
     DECANT_ASSIGN_OR_RETURN(options.decode_kernel, FindDecodeKernel(*flags.decode_kernel));
   }
+  DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
   options.page_size = flags.page_size.value_or(preset.page_size);
   options.pool_gib = flags.pool_gib;
   options.max_batch = flags.max_batch;

@@ -19,6 +19,7 @@ struct EngineFlags {
   std::string model{};
   int32_t threads = 0;
   std::string preset = "decant";
+  std::string weights = "keep";
   std::optional<std::string> decode_kernel{};
   std::optional<int32_t> page_size{};
   double pool_gib = 2.0;

@@ -136,6 +136,7 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   model->ops_ = std::make_unique<CpuOps>(
       CpuOpsOptions{.shape = config.shape,
                     .decode_kernel = options.decode_kernel,
+                    .weight_copies = options.weight_copies,
                     .threads = options.threads == 0 ? processors : options.threads,
                     .max_tokens = options.chunk_tokens + options.max_batch,
                     .max_samples = options.max_batch});

@@ -25,6 +25,7 @@ struct EngineOptions {
   std::string model;    ///< Path of a GGUF file.
   int32_t threads = 0;  ///< 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t page_size = 64;  ///< slots
   double pool_gib = 2.0;   ///< Memory for K and V; touched as it is used.
   int32_t max_batch = 32;

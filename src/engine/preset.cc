@@ -23,6 +23,12 @@ Expected<Preset> FindPreset(std::string_view name) {
   return InvalidArgument("--engine is '{}'; allowed: decant, fused, flash (CUDA only)", name);
 }
 
+Expected<WeightCopies> FindWeightCopies(std::string_view name) {
+  if (name == "keep") return WeightCopies::kKeep;
+  if (name == "bf16") return WeightCopies::kBf16;
+  return InvalidArgument("--weights is '{}'; allowed: keep, bf16", name);
+}
+
 Expected<DecodeKernel> FindDecodeKernel(std::string_view name) {
   if (const auto kernel = ParseDecodeKernel(name)) return *kernel;
   if (name == "flash") return NeedsCuda("--decode-kernel");

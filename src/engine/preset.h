@@ -23,4 +23,7 @@ Expected<Preset> FindPreset(std::string_view name);
 /// The decode kernel named `name`, for --decode-kernel. Errors as above.
 Expected<DecodeKernel> FindDecodeKernel(std::string_view name);
 
+/// The weight copies named "keep" or "bf16", for --weights.
+Expected<WeightCopies> FindWeightCopies(std::string_view name);
+
 }  // namespace decant

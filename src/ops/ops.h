@@ -83,6 +83,12 @@ enum class DecodeKernel {
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
 std::string_view DecodeKernelName(DecodeKernel kernel);
 
+/// How many copies of a weight are held.
+enum class WeightCopies {
+  kBf16,  ///< one, in the type of the computation
+  kKeep,  ///< and, where the file has 4-bit or 8-bit blocks, the quantised weights beside it
+};
+
 /// What one step's parts cost, for the floors printed beside the measured times.
 struct StepCost {
   double bytes = 0;       ///< weights once, and the K and V that attention reads

@@ -54,12 +54,6 @@ class SlicedLinear : public LinearWeight {
   std::vector<std::unique_ptr<PackedSlice>> packed_slices_;
 };
 
-/// How many copies of a weight are held.
-enum class WeightCopies {
-  kBf16,  ///< one, in the type of the computation
-  kKeep,  ///< and, where the file has 4-bit or 8-bit blocks, the quantised weights beside it
-};
-
 /// Linear layers on oneDNN, Y = X W^T with fp32 sums, such that a row of Y has the same bits
 /// however many other rows there are and wherever it stands among them.
 ///
