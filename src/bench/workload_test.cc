@@ -62,7 +62,7 @@ TEST(WorkloadTest, RefusesBadOptions) {
   };
   EXPECT_EQ(message({}), "");
   EXPECT_NE(message({.prompt_lengths = {}}), "");
-  EXPECT_NE(message({.prompt_lengths = {16, 0}}).find("0"), std::string::npos);
+  EXPECT_NE(message({.prompt_lengths = {16, 0}}).find('0'), std::string::npos);
   EXPECT_NE(message({.min_budget = 0}), "");
   EXPECT_NE(message({.min_budget = 9, .max_budget = 8}), "");
   EXPECT_NE(message({.scale = 0}), "");
