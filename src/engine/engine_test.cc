@@ -80,6 +80,7 @@ TEST(EngineTest, EndsAtBudgetEndOfTextAndStopStringsAsTheReferenceDoes) {
     requests.push_back(request);
   }
   std::vector<std::future<Completion>> completions;
+  completions.reserve(requests.size());
   for (const GenerateRequest& request : requests) completions.push_back(Collect(engine, request));
   for (size_t i = 0; i < requests.size(); ++i) {
     SCOPED_TRACE(i);
