@@ -24,8 +24,8 @@ struct RowLengths {
 
 std::vector<CpuLevel> LevelsHere() {
   std::vector<CpuLevel> levels;
-  for (CpuLevel level :
-       {CpuLevel::kBaseline, CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kAvx512Bf16}) {
+  for (CpuLevel level : {CpuLevel::kBaseline, CpuLevel::kAvx2, CpuLevel::kAvx512,
+                         CpuLevel::kAvx512Bf16, CpuLevel::kAmx}) {
     if (level <= DetectCpuLevel()) levels.push_back(level);
   }
   return levels;

@@ -52,11 +52,9 @@ struct CompactMultiplyArgs {
   int32_t chunk_cols =
       0;  ///< columns summed from zero before they join the total; a multiple of 32
   const Bf16* input = nullptr;  ///< [tokens, cols]
-  int32_t tokens = 0;           ///< at most kMaxCompactTokens
+  int32_t tokens = 0;           ///< at most CpuKernels::compact_tokens
   float* out = nullptr;         ///< [tokens, out_rows]
 };
-
-inline constexpr int32_t kMaxCompactTokens = 4;
 
 /// The inner loops of the CPU backend for one instruction set. A row's results depend on that row's
 /// input only: how many rows a call has and where the row stands among them changes no bit.
@@ -84,6 +82,7 @@ struct CpuKernels {
   /// Y = X W^T from 4-bit and 8-bit weights; null where the level has none. Weights are decoded to
   /// bf16 in registers and multiplied in the order of columns, chunk by chunk, so that the bits are
   /// those of a bf16 matmul that sums so.
+  int32_t compact_tokens;
   void (*compact_multiply_4)(const CompactMultiplyArgs& args);
   void (*compact_multiply_8)(const CompactMultiplyArgs& args);
 
@@ -94,7 +93,7 @@ struct CpuKernels {
 };
 
 /// Instruction sets, lowest first.
-enum class CpuLevel { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+enum class CpuLevel { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view CpuLevelName(CpuLevel level);
 

@@ -109,6 +109,8 @@ inline __m512bh BroadcastPair(const Bf16* pair) {
   return AsBf16(_mm512_set1_epi32(bits));
 }
 
+#if !defined(DECANT_AMX)
+
 /// Scores of kRows rows against kBlocks blocks: one accumulator each, all pairs of dims in order.
 template <int kRows, int kBlocks>
 inline void Scores(const AttendRangeArgs& args, int row, int block, int blocks, float* scores) {
@@ -172,6 +174,8 @@ inline void WeighValues(const AttendRangeArgs& args, int row, int dim, int block
     for (int i = 0; i < kVectors; ++i) _mm512_storeu_ps(acc + 16 * i, sums[r * kVectors + i]);
   }
 }
+
+#endif
 
 /// Exp2 of 16 numbers at once.
 inline __m512 Exp2(__m512 x) {
@@ -245,54 +249,50 @@ inline __m512 BiasedNibble(__m512i codes) {
                                                        _mm512_set1_epi32(0x43000000), 0xea));
 }
 
-template <int kTokens, int kPair>
-inline void MultiplyNibbles(__m512i low, __m512i high, const PairScales& s, const Bf16* input,
-                            int64_t stride, __m512* sums) {
-  const __m512 low_weights = _mm512_fmadd_ps(BiasedNibble<kPair>(low), s.low_scale, s.low_offset);
-  const __m512 high_weights =
-      _mm512_fmadd_ps(BiasedNibble<kPair>(high), s.high_scale, s.high_offset);
-  const __m512bh weights = _mm512_cvtne2ps_pbh(high_weights, low_weights);
-  for (int t = 0; t < kTokens; ++t) {
-    sums[t] = _mm512_dpbf16_ps(sums[t], weights, BroadcastPair(input + t * stride + 2 * kPair));
-  }
-}
-
-template <int kTokens>
-inline void MultiplyBlock4(const std::byte* block, const Bf16* input, int64_t stride,
-                           __m512* sums) {
-  const PairScales s = LoadScales<128>(block);
-  for (int half = 0; half < 2; ++half) {
-    const __m512i low = _mm512_loadu_si512(block + 64 + half * 128);
-    const __m512i high = _mm512_loadu_si512(block + 128 + half * 128);
-    const Bf16* x = input + half * 16;
-    [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) {
-      (MultiplyNibbles<kTokens, kPairs>(low, high, s, x, stride, sums), ...);
-    }
-    (std::make_integer_sequence<int, 8>{});
-  }
-}
-
-template <int kTokens>
-inline void MultiplyBlock8(const std::byte* block, const Bf16* input, int64_t stride,
-                           __m512* sums) {
-  const PairScales s = LoadScales<0>(block);
+/// Calls use(pair, weights) for the 16 pairs of columns of a block in order; a lane of weights is a
+/// row's pair in bf16.
+template <int kBits, typename Use>
+inline void DecodeBlock(const std::byte* block, Use&& use) {
+  const PairScales s = LoadScales < kBits == 4 ? 128 : 0 > (block);
   const std::byte* codes = block + 64;
-  for (int pair = 0; pair < 16; ++pair, codes += 32) {
-    const auto decode = [](const std::byte* bytes, __m512 scale, __m512 offset) {
-      const __m128i packed = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
-      return _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(packed)), scale, offset);
+  if constexpr (kBits == 4) {
+    for (int half = 0; half < 2; ++half, codes += 128) {
+      const __m512i low = _mm512_loadu_si512(codes);
+      const __m512i high = _mm512_loadu_si512(codes + 64);
+      const auto decode = [&]<int kPair>(std::integral_constant<int, kPair>) {
+        use(half * 8 + kPair,
+            _mm512_cvtne2ps_pbh(
+                _mm512_fmadd_ps(BiasedNibble<kPair>(high), s.high_scale, s.high_offset),
+                _mm512_fmadd_ps(BiasedNibble<kPair>(low), s.low_scale, s.low_offset)));
+      };
+      [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) {
+        (decode(std::integral_constant<int, kPairs>{}), ...);
+      }
+      (std::make_integer_sequence<int, 8>{});
+    }
+  } else {
+    const auto widen = [](const std::byte* bytes) {
+      return _mm512_cvtepi32_ps(
+          _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))));
     };
-    const __m512bh weights = _mm512_cvtne2ps_pbh(decode(codes + 16, s.high_scale, s.high_offset),
-                                                 decode(codes, s.low_scale, s.low_offset));
-    for (int t = 0; t < kTokens; ++t) {
-      sums[t] = _mm512_dpbf16_ps(sums[t], weights, BroadcastPair(input + t * stride + 2 * pair));
+    for (int pair = 0; pair < 16; ++pair, codes += 32) {
+      use(pair, _mm512_cvtne2ps_pbh(_mm512_fmadd_ps(widen(codes + 16), s.high_scale, s.high_offset),
+                                    _mm512_fmadd_ps(widen(codes), s.low_scale, s.low_offset)));
     }
   }
 }
+
+template <int kBits>
+constexpr int64_t kCompactBlockBytes = 64 + 16 * 32 * kBits / 8;
+
+#if defined(DECANT_AMX)
+
+#include "ops/cpu/amx_kernels.inc"
+
+#else
 
 template <int kBits, int kTokens>
 void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
-  constexpr int64_t kBlockBytes = 64 + 16 * 32 * kBits / 8;
   const int blocks = args.cols / 32;
   const int chunk_blocks = args.chunk_cols / 32;
   const std::byte* packed = args.packed;
@@ -302,12 +302,15 @@ void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
       __m512 sums[kTokens];
       for (auto& sum : sums) sum = _mm512_setzero_ps();
       const int last = std::min(blocks, first + chunk_blocks);
-      for (int block = first; block < last; ++block, packed += kBlockBytes) {
-        if constexpr (kBits == 4) {
-          MultiplyBlock4<kTokens>(packed, args.input + block * 32, args.cols, sums);
-        } else {
-          MultiplyBlock8<kTokens>(packed, args.input + block * 32, args.cols, sums);
-        }
+      for (int block = first; block < last; ++block, packed += kCompactBlockBytes<kBits>) {
+        const Bf16* x = args.input + block * 32;
+        DecodeBlock<kBits>(packed, [&](int pair, __m512bh weights) {
+          for (int t = 0; t < kTokens; ++t) {
+            sums[t] =
+                _mm512_dpbf16_ps(sums[t], weights,
+                                 BroadcastPair(x + static_cast<int64_t>(t) * args.cols + 2 * pair));
+          }
+        });
       }
       for (int t = 0; t < kTokens; ++t) {
         totals[t] = first == 0 ? sums[t] : _mm512_add_ps(totals[t], sums[t]);
@@ -318,6 +321,8 @@ void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
     }
   }
 }
+
+constexpr int32_t kCompactTokens = 4;
 
 template <int kBits>
 void CompactMultiply(const CompactMultiplyArgs& args) {
@@ -333,11 +338,14 @@ void CompactMultiply(const CompactMultiplyArgs& args) {
   }
 }
 
+#endif
+
 constexpr auto kCompactMultiply4 = CompactMultiply<4>;
 constexpr auto kCompactMultiply8 = CompactMultiply<8>;
 
 #else
 
+constexpr int32_t kCompactTokens = 0;
 constexpr void (*kCompactMultiply4)(const CompactMultiplyArgs&) = nullptr;
 constexpr void (*kCompactMultiply8)(const CompactMultiplyArgs&) = nullptr;
 
@@ -428,6 +436,8 @@ inline void SoftmaxRow(const AttendRangeArgs& args, int row, int padded_keys, fl
 
 #endif
 
+#if !defined(DECANT_AMX)
+
 template <int kRows>
 void ScoreRows(const AttendRangeArgs& args, int row, int blocks, float* scores) {
   // About twelve accumulators hide the latency of the dot product.
@@ -447,35 +457,47 @@ void WeighRows(const AttendRangeArgs& args, int row, int blocks, const Bf16* wei
   for (; dim < args.head_dim; dim += 32) WeighValues<kRows, 2>(args, row, dim, blocks, weights);
 }
 
+template <typename Body>
+void ForRowGroups(int rows, Body&& body) {
+  int row = 0;
+  for (; row + 6 <= rows; row += 6) body(std::integral_constant<int, 6>{}, row);
+  switch (rows - row) {
+    case 1:
+      return body(std::integral_constant<int, 1>{}, row);
+    case 2:
+      return body(std::integral_constant<int, 2>{}, row);
+    case 3:
+      return body(std::integral_constant<int, 3>{}, row);
+    case 4:
+      return body(std::integral_constant<int, 4>{}, row);
+    case 5:
+      return body(std::integral_constant<int, 5>{}, row);
+    default:
+      return;
+  }
+}
+
+void ScoreAll(const AttendRangeArgs& args, int blocks, float* scores) {
+  ForRowGroups(args.rows, [&](auto rows, int row) { ScoreRows<rows>(args, row, blocks, scores); });
+}
+
+void WeighAll(const AttendRangeArgs& args, int blocks, const Bf16* weights) {
+  ForRowGroups(args.rows, [&](auto rows, int row) { WeighRows<rows>(args, row, blocks, weights); });
+}
+
+#endif
+
 void AttendRange(const AttendRangeArgs& args) {
   const int blocks = (args.keys + kBlockTokens - 1) / kBlockTokens;
   float* scores = args.scratch;
   auto* weights =
       reinterpret_cast<Bf16*>(args.scratch + static_cast<int64_t>(kMaxRangeRows) * kMaxRangeTokens);
-  const auto for_row_groups = [&](auto&& body) {
-    int row = 0;
-    for (; row + 6 <= args.rows; row += 6) body(std::integral_constant<int, 6>{}, row);
-    switch (args.rows - row) {
-      case 1:
-        return body(std::integral_constant<int, 1>{}, row);
-      case 2:
-        return body(std::integral_constant<int, 2>{}, row);
-      case 3:
-        return body(std::integral_constant<int, 3>{}, row);
-      case 4:
-        return body(std::integral_constant<int, 4>{}, row);
-      case 5:
-        return body(std::integral_constant<int, 5>{}, row);
-      default:
-        return;
-    }
-  };
-  for_row_groups([&](auto rows, int row) { ScoreRows<rows>(args, row, blocks, scores); });
+  ScoreAll(args, blocks, scores);
   for (int row = 0; row < args.rows; ++row) {
     SoftmaxRow(args, row, blocks * kBlockTokens, scores + row * kMaxRangeTokens,
                weights + row * kMaxRangeTokens);
   }
-  for_row_groups([&](auto rows, int row) { WeighRows<rows>(args, row, blocks, weights); });
+  WeighAll(args, blocks, weights);
 }
 
 void MergePartial(float* max, float* sum, float* __restrict acc, float range_max, float range_sum,
@@ -502,6 +524,7 @@ const CpuKernels DECANT_KERNEL_LEVEL = {
     .rope = Rope,
     .to_bf16 = ConvertToBf16,
     .attend_range = AttendRange,
+    .compact_tokens = kCompactTokens,
     .compact_multiply_4 = kCompactMultiply4,
     .compact_multiply_8 = kCompactMultiply8,
     .merge_partial = MergePartial,

@@ -9,5 +9,6 @@ extern const CpuKernels kBaselineKernels;
 extern const CpuKernels kAvx2Kernels;
 extern const CpuKernels kAvx512Kernels;
 extern const CpuKernels kAvx512Bf16Kernels;
+extern const CpuKernels kAmxKernels;
 
 }  // namespace decant

@@ -93,7 +93,7 @@ TEST_P(CpuKernelsTest, ToBf16RoundsToEvenAndKeepsSpecials) {
 
 INSTANTIATE_TEST_SUITE_P(Levels, CpuKernelsTest,
                          testing::Values(CpuLevel::kBaseline, CpuLevel::kAvx2, CpuLevel::kAvx512,
-                                         CpuLevel::kAvx512Bf16),
+                                         CpuLevel::kAvx512Bf16, CpuLevel::kAmx),
                          [](const auto& level) { return std::string(CpuLevelName(level.param)); });
 
 }  // namespace

@@ -111,6 +111,7 @@ CpuLevel AllowedLevel() {
   if (has(dnnl::cpu_isa::avx2)) allowed = CpuLevel::kAvx2;
   if (has(dnnl::cpu_isa::avx512_core)) allowed = CpuLevel::kAvx512;
   if (has(dnnl::cpu_isa::avx512_core_bf16)) allowed = CpuLevel::kAvx512Bf16;
+  if (has(dnnl::cpu_isa::avx512_core_amx)) allowed = CpuLevel::kAmx;
   return std::min(allowed, DetectCpuLevel());
 }
 
@@ -120,7 +121,7 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
     : shape_(options.shape),
       level_(AllowedLevel()),
       kernels_(KernelsFor(level_)),
-      dtype_(level_ == CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32),
+      dtype_(level_ >= CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32),
       pool_(options.threads),
       linear_(dtype_, options.weight_copies, kernels_, pool_),
       attention_(options.shape, options.decode_kernel, kernels_, pool_),
@@ -341,9 +342,9 @@ StepCost CpuOps::Cost() const {
     products += static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
   }
   const auto samples = static_cast<double>(batch_->logits_tokens.size());
-  const auto bytes = [](const WeightCost& weights, double tokens) {
+  const auto bytes = [this](const WeightCost& weights, double tokens) {
     if (tokens == 0) return 0.0;
-    return tokens <= kMaxCompactTokens ? weights.compact_bytes : weights.bytes;
+    return tokens <= kernels_.compact_tokens ? weights.compact_bytes : weights.bytes;
   };
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16) * shape_.layers;
   cost.bytes = bytes(layer_cost_, batch_->tokens()) + bytes(head_cost_, samples) + keys * kv_bytes;

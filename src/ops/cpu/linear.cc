@@ -310,20 +310,21 @@ void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight
 
 bool LinearEngine::CompactCopyAgrees(const SlicedLinear& weight) {
   const int64_t cols = weight.cols();
-  HostBuffer input((kMaxCompactTokens + kPadding) * cols * sizeof(Bf16));
+  const int32_t tokens = kernels_.compact_tokens;
+  HostBuffer input((tokens + kPadding) * cols * sizeof(Bf16));
   const CounterRng rng(3);
-  for (int64_t i = 0; i < kMaxCompactTokens * cols; ++i) {
+  for (int64_t i = 0; i < tokens * cols; ++i) {
     input.As<Bf16>()[i] = ToBf16(static_cast<float>(rng.Uniform(i) * 2 - 1));
   }
   std::atomic<bool> agrees{true};
   pool_.Run(static_cast<int64_t>(weight.slices().size()), [&](int64_t item, int worker) {
     UseOneOpenMpThread();
     const SlicedLinear::Slice& slice = weight.slices()[item];
-    std::vector<float> compact(static_cast<size_t>(kMaxCompactTokens) * slice.rows);
-    ComputeCompact(weight, slice, input.As<Bf16>().data(), kMaxCompactTokens, compact.data());
+    std::vector<float> compact(static_cast<size_t>(tokens) * slice.rows);
+    ComputeCompact(weight, slice, input.As<Bf16>().data(), tokens, compact.data());
     Worker& state = *workers_[worker];
     const std::span<float> output = state.output.As<float>();
-    slice.kernel->Execute(slice.kernel->BlockFor(kMaxCompactTokens), state.stream, input.data(),
+    slice.kernel->Execute(slice.kernel->BlockFor(tokens), state.stream, input.data(),
                           slice.packed->memory, output.data(), state.scratchpad.data());
     if (std::memcmp(compact.data(), output.data(), compact.size() * sizeof(float)) != 0) {
       agrees.store(false, std::memory_order_relaxed);
@@ -362,7 +363,7 @@ float* LinearEngine::Compute(const SlicedLinear& weight, const SlicedLinear::Sli
   const std::byte* rows = input.data + first * input.cols * static_cast<int64_t>(DTypeSize(dtype_));
   Worker& state = *workers_[worker];
   auto* output = reinterpret_cast<float*>(state.output.data());
-  if (tokens <= kMaxCompactTokens && slice.compact != nullptr) {
+  if (tokens <= kernels_.compact_tokens && slice.compact != nullptr) {
     ComputeCompact(weight, slice, reinterpret_cast<const Bf16*>(rows), tokens, output);
     return output;
   }

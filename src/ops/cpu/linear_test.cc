@@ -61,7 +61,7 @@ std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t fir
 }
 
 std::vector<DType> TypesHere() {
-  if (DetectCpuLevel() == CpuLevel::kAvx512Bf16) return {DType::kF32, DType::kBf16};
+  if (DetectCpuLevel() >= CpuLevel::kAvx512Bf16) return {DType::kF32, DType::kBf16};
   return {DType::kF32};
 }
 
@@ -107,6 +107,90 @@ TEST(LinearTest, BitsOfARowDependOnTheRowOnly) {
               << tokens << " tokens, " << threads << " threads, " << c.rows << " x " << c.cols;
         }
       }
+    }
+  }
+}
+
+/// A source with block codes, and the fp32 weights that they stand for.
+RowSource CodedSource(int64_t rows, int64_t cols, int bits) {
+  const auto code = [bits](int64_t row, int64_t col) {
+    const auto value = static_cast<int32_t>(CounterRng(21).Below(row * 65536 + col, 256)) - 128;
+    return static_cast<int8_t>(bits == 4 ? value & 15 : std::max(value, -127));
+  };
+  // fp16 bits: scales from 2^-8 up in steps that use the whole mantissa, offsets of either sign.
+  const auto scale = [](int64_t row, int64_t block) {
+    return static_cast<uint16_t>(0x1c00 + (row * 37 + block * 11) % 1500);
+  };
+  const auto offset = [bits](int64_t row, int64_t block) {
+    if (bits == 8) return uint16_t{0};
+    return static_cast<uint16_t>(0xa800 + (row * 13 + block * 29) % 1500);
+  };
+  const auto half = [](uint16_t value) {
+    const float magnitude =
+        std::ldexp(1.0F + static_cast<float>(value & 0x3ff) / 1024.0F, ((value >> 10) & 31) - 15);
+    return (value & 0x7fff) == 0 ? 0.0F : (value >> 15) != 0 ? -magnitude : magnitude;
+  };
+  RowSource source{.rows = rows,
+                   .cols = cols,
+                   .read =
+                       [=](int64_t first, int64_t count, float* out) {
+                         for (int64_t i = 0; i < count * cols; ++i) {
+                           const int64_t row = first + i / cols;
+                           const int64_t col = i % cols;
+                           out[i] =
+                               half(scale(row, col / 32)) * static_cast<float>(code(row, col)) +
+                               half(offset(row, col / 32));
+                         }
+                       },
+                   .code_bits = bits,
+                   .read_codes = nullptr};
+  source.read_codes = [=](int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                          uint16_t* offsets) {
+    for (int64_t i = 0; i < count * cols; ++i) codes[i] = code(first + i / cols, i % cols);
+    for (int64_t i = 0; i < count * (cols / 32); ++i) {
+      scales[i] = scale(first + i / (cols / 32), i % (cols / 32));
+      offsets[i] = offset(first + i / (cols / 32), i % (cols / 32));
+    }
+  };
+  return source;
+}
+
+TEST(LinearTest, QuantisedCopyIsReadByFewTokensAndGivesTheSameBits) {
+  const CpuKernels& kernels = KernelsFor(DetectCpuLevel());
+  if (kernels.compact_tokens == 0) GTEST_SKIP() << "this processor has no bf16 products";
+  for (const auto& [bits, cols] : {std::pair{4, 576}, {4, 1536}, {8, 576}, {8, 2048}}) {
+    ThreadPool pool(2);
+    LinearEngine engine(DType::kBf16, WeightCopies::kKeep, kernels, pool);
+    LinearEngine plain(DType::kBf16, WeightCopies::kBf16, kernels, pool);
+    const RowSource source = CodedSource(240, cols, bits);
+    const auto with_copy = engine.Pack(source, 96);
+    const auto without = plain.Pack(source, 96);
+    // Dropping the copy would be safe, and slow: this processor is known to agree.
+    EXPECT_LT(with_copy->compact_bytes(), with_copy->bytes()) << bits << " bits, " << cols;
+    EXPECT_EQ(without->compact_bytes(), without->bytes());
+    for (int32_t tokens = 1; tokens <= kernels.compact_tokens; ++tokens) {
+      HostBuffer input((tokens + LinearEngine::kPadding) * cols * sizeof(Bf16));
+      for (int64_t i = 0; i < int64_t{tokens} * cols; ++i) {
+        input.As<Bf16>()[i] = ToBf16(Input(i / cols, i % cols));
+      }
+      const TensorView view{
+          .data = input.data(), .dtype = DType::kBf16, .rows = tokens, .cols = cols};
+      const auto multiply = [&](LinearEngine& by, const SlicedLinear& weight) {
+        std::vector<float> out(tokens * source.rows);
+        by.Run(weight, view, tokens,
+               [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, const float* y,
+                   int) {
+                 for (int32_t i = 0; i < count; ++i) {
+                   std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
+                               out.begin() + (first + i) * source.rows + slice.first_row);
+                 }
+               });
+        return out;
+      };
+      const std::vector<float> compact = multiply(engine, *with_copy);
+      const std::vector<float> bf16 = multiply(plain, *without);
+      ASSERT_EQ(std::memcmp(compact.data(), bf16.data(), bf16.size() * sizeof(float)), 0)
+          << tokens << " tokens, " << bits << " bits, " << cols << " columns";
     }
   }
 }
