@@ -92,11 +92,20 @@ std::string DescribeTypes(const GgufFile& file) {
 
 std::string DescribeMemory(const GgufFile& file, const ModelConfig& config) {
   int64_t parameters = 0;
-  for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
+  int64_t quantised_bytes = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    parameters += tensor.elements();
+    if (TraitsOf(tensor.type).block_elements > 1) {
+      quantised_bytes += static_cast<int64_t>(tensor.data.size());
+    }
+  }
   const int64_t per_token = config.KvBytesPerToken(2);
   TextTable table({"memory needed", "bytes"});
   table.AddRow({"weights in bf16", Size(2 * parameters)});
   table.AddRow({"weights in fp32, where the processor lacks bf16", Size(4 * parameters)});
+  if (quantised_bytes > 0) {
+    table.AddRow({"quantised weights beside them (--weights keep), about", Size(quantised_bytes)});
+  }
   table.AddRow(
       {"K and V of one token", fmt::format("{:.1f} KiB", static_cast<double>(per_token) / 1024)});
   table.AddRow(
