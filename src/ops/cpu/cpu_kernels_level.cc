@@ -322,20 +322,20 @@ void CompactMultiplyTokens(const CompactMultiplyArgs& args) {
   }
 }
 
-constexpr int32_t kCompactTokens = 4;
+constexpr int32_t kCompactTokens = 16;
 
+/// A count between two of the cases is rounded up: the rows past the last are somebody's padding,
+/// computed and not used.
 template <int kBits>
 void CompactMultiply(const CompactMultiplyArgs& args) {
-  switch (args.tokens) {
-    case 1:
-      return CompactMultiplyTokens<kBits, 1>(args);
-    case 2:
-      return CompactMultiplyTokens<kBits, 2>(args);
-    case 3:
-      return CompactMultiplyTokens<kBits, 3>(args);
-    default:
-      return CompactMultiplyTokens<kBits, 4>(args);
-  }
+  const int32_t tokens = args.tokens;
+  if (tokens <= 1) return CompactMultiplyTokens<kBits, 1>(args);
+  if (tokens <= 2) return CompactMultiplyTokens<kBits, 2>(args);
+  if (tokens <= 4) return CompactMultiplyTokens<kBits, 4>(args);
+  if (tokens <= 6) return CompactMultiplyTokens<kBits, 6>(args);
+  if (tokens <= 8) return CompactMultiplyTokens<kBits, 8>(args);
+  if (tokens <= 12) return CompactMultiplyTokens<kBits, 12>(args);
+  return CompactMultiplyTokens<kBits, 16>(args);
 }
 
 #endif

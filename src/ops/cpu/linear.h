@@ -62,9 +62,9 @@ class SlicedLinear : public LinearWeight {
 /// that the thread pool hands out. Block sizes whose bits differ from the reference block's are
 /// found when a shape is first packed, and are not used.
 ///
-/// Steps of up to CpuKernels::compact_tokens tokens read the quantised copy, if there is one: a third of the
-/// memory traffic, which is all that they wait for. Its bits are the same; Pack compares every row
-/// and drops a copy that differs.
+/// Steps of up to CpuKernels::compact_tokens tokens read the quantised copy, if there is one: a
+/// third of the memory traffic, which is all that they wait for. Its bits are the same; Pack
+/// compares every row and drops a copy that differs.
 class LinearEngine {
  public:
   /// dtype: of weights and activations.
