@@ -118,7 +118,10 @@ class [[nodiscard]] Expected {
 /// DECANT_ASSIGN_OR_RETURN(auto x, F()); declares x from an Expected, or returns its error.
 #define DECANT_ASSIGN_OR_RETURN(lhs, expr) \
   DECANT_ASSIGN_OR_RETURN_INNER(DECANT_CONCAT(decant_expected_, __LINE__), lhs, expr)
+// Declarations cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define DECANT_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                                  \
   if (!tmp.ok()) return tmp.status();                 \
   lhs = std::move(tmp).value()
+// NOLINTEND(bugprone-macro-parentheses)

@@ -42,6 +42,7 @@ GgufBuilder BuildTinyModel(const TinyModel& model) {
       .Set(prefix + "rope.freq_base", 10000.0F);
 
   std::vector<std::string> tokens;
+  tokens.reserve(model.vocab);
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(ByteSymbol(byte));
   std::vector<std::string> merges;
   for (char c = 'a'; static_cast<int32_t>(tokens.size()) + 1 < model.vocab; ++c) {
