@@ -1,0 +1,94 @@
+// The two things that a step on the CPU spends its time in, at the shapes of SmolLM2-135M, on two
+// threads.
+
+#include <benchmark/benchmark.h>
+
+#include "base/random.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/linear.h"
+
+namespace decant {
+namespace {
+
+constexpr int kThreads = 2;
+
+/// Tokens by a weight of 3072 x 576 (gate and up); one of many copies at a time, so that no cache
+/// holds it.
+void Linear(benchmark::State& state) {
+  constexpr int64_t kRows = 3072;
+  constexpr int64_t kCols = 576;
+  constexpr int kCopies = 30;
+  const auto tokens = static_cast<int32_t>(state.range(0));
+  const CpuKernels& kernels = KernelsFor(DetectCpuLevel());
+  const DType dtype = DetectCpuLevel() >= CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
+  ThreadPool pool(kThreads);
+  LinearEngine engine(dtype, WeightCopies::kBf16, kernels, pool);
+  const RowSource source{
+      .rows = kRows, .cols = kCols, .read = [](int64_t first, int64_t count, float* out) {
+        for (int64_t i = 0; i < count * kCols; ++i) {
+          out[i] = static_cast<float>(CounterRng(1).Uniform(first * kCols + i) - 0.5);
+        }
+      }};
+  std::vector<std::unique_ptr<SlicedLinear>> weights;
+  for (int i = 0; i < kCopies; ++i) weights.push_back(engine.Pack(source, 192));
+  HostBuffer input((tokens + LinearEngine::kPadding) * kCols * DTypeSize(dtype));
+  const TensorView view{.data = input.data(), .dtype = dtype, .rows = tokens, .cols = kCols};
+  size_t next = 0;
+  for (auto _ : state) {
+    engine.Run(*weights[next++ % kCopies], view, tokens, [](auto&&...) {});
+  }
+  state.SetBytesProcessed(state.iterations() * weights[0]->bytes());
+  state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(tokens * kRows * kCols),
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(Linear)->Arg(1)->Arg(8)->Arg(32)->Arg(128)->Arg(512)->UseRealTime();
+
+/// Decode attention of 32 rows with range(0) positions each, over 16 layers in turn.
+void DecodeAttention(benchmark::State& state) {
+  constexpr int32_t kRows = 32;
+  constexpr int32_t kLayers = 16;
+  constexpr int32_t kPageSize = 64;
+  const auto context = static_cast<int32_t>(state.range(0));
+  const auto kernel = state.range(1) == 0 ? DecodeKernel::kRows : DecodeKernel::kSplit;
+  DecoderShape shape;
+  shape.heads = 9;
+  shape.kv_heads = 3;
+  shape.head_dim = 64;
+  const int32_t row_pages = (context + kPageSize - 1) / kPageSize;
+  CpuKvCache cache(kLayers, shape.kv_heads, shape.head_dim, kRows * row_pages, kPageSize);
+  std::vector<int32_t> pages(kRows * row_pages);
+  std::vector<int32_t> ids(kRows);
+  std::vector<int32_t> positions(kRows, context - 1);
+  std::vector<BatchRow> rows;
+  for (int32_t r = 0; r < kRows; ++r) {
+    for (int32_t i = 0; i < row_pages; ++i) pages[r * row_pages + i] = i * kRows + r;
+    ids[r] = r;
+    rows.push_back({.query_start = r,
+                    .query_len = 1,
+                    .context_len = context,
+                    .pages = std::span(pages).subspan(r * row_pages, row_pages)});
+  }
+  const StepBatch batch{.token_ids = ids,
+                        .positions = positions,
+                        .token_rows = ids,
+                        .rows = rows,
+                        .logits_tokens = {}};
+  ThreadPool pool(kThreads);
+  CpuAttention attention(shape, kernel, KernelsFor(DetectCpuLevel()), pool);
+  attention.Plan(batch, cache);
+  HostBuffer queries(kRows * 576 * sizeof(Bf16));
+  HostBuffer out(kRows * 576 * sizeof(float));
+  int32_t layer = 0;
+  for (auto _ : state) {
+    attention.Run(layer++ % kLayers, cache,
+                  {.data = queries.data(), .dtype = DType::kBf16, .rows = kRows, .cols = 576},
+                  {.data = out.data(), .dtype = DType::kF32, .rows = kRows, .cols = 576});
+  }
+  state.SetBytesProcessed(state.iterations() * kRows * context * shape.kv_heads * shape.head_dim *
+                          int64_t{4});
+  state.SetLabel(std::string(DecodeKernelName(kernel)));
+}
+BENCHMARK(DecodeAttention)->ArgsProduct({{128, 512, 2048}, {0, 1}})->UseRealTime();
+
+}  // namespace
+}  // namespace decant
