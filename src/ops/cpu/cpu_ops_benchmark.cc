@@ -30,11 +30,12 @@ void Linear(benchmark::State& state) {
         }
       }};
   std::vector<std::unique_ptr<SlicedLinear>> weights;
+  weights.reserve(kCopies);
   for (int i = 0; i < kCopies; ++i) weights.push_back(engine.Pack(source, 192));
   HostBuffer input((tokens + LinearEngine::kPadding) * kCols * DTypeSize(dtype));
   const TensorView view{.data = input.data(), .dtype = dtype, .rows = tokens, .cols = kCols};
   size_t next = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     engine.Run(*weights[next++ % kCopies], view, tokens, [](auto&&...) {});
   }
   state.SetBytesProcessed(state.iterations() * weights[0]->bytes());
@@ -56,10 +57,13 @@ void DecodeAttention(benchmark::State& state) {
   shape.head_dim = 64;
   const int32_t row_pages = (context + kPageSize - 1) / kPageSize;
   CpuKvCache cache(kLayers, shape.kv_heads, shape.head_dim, kRows * row_pages, kPageSize);
+  // Memory that was never written is one shared page of zeros, which every cache holds.
+  for (int32_t page = 0; page < kRows * row_pages; ++page) cache.Poison(page);
   std::vector<int32_t> pages(kRows * row_pages);
   std::vector<int32_t> ids(kRows);
   std::vector<int32_t> positions(kRows, context - 1);
   std::vector<BatchRow> rows;
+  rows.reserve(kRows);
   for (int32_t r = 0; r < kRows; ++r) {
     for (int32_t i = 0; i < row_pages; ++i) pages[r * row_pages + i] = i * kRows + r;
     ids[r] = r;
@@ -79,7 +83,7 @@ void DecodeAttention(benchmark::State& state) {
   HostBuffer queries(kRows * 576 * sizeof(Bf16));
   HostBuffer out(kRows * 576 * sizeof(float));
   int32_t layer = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     attention.Run(layer++ % kLayers, cache,
                   {.data = queries.data(), .dtype = DType::kBf16, .rows = kRows, .cols = 576},
                   {.data = out.data(), .dtype = DType::kF32, .rows = kRows, .cols = 576});
