@@ -15,7 +15,9 @@ class CounterRng {
   explicit constexpr CounterRng(uint64_t key) : key_(Mix(key + kGamma)) {}
 
   /// 64 uniform bits for draw number `counter`.
-  constexpr uint64_t Bits(uint64_t counter) const { return Mix(key_ ^ Mix(counter + kGamma)); }
+  constexpr uint64_t Bits(uint64_t counter) const {
+    return Mix((key_ ^ Mix(counter + kCounterGamma)) + kGamma);
+  }
 
   /// Uniform in [0, 1) with 53 bits.
   constexpr double Uniform(uint64_t counter) const {
@@ -29,6 +31,8 @@ class CounterRng {
 
  private:
   static constexpr uint64_t kGamma = 0x9e3779b97f4a7c15;
+  // Another constant than the key's: a key and an equal counter must not cancel out.
+  static constexpr uint64_t kCounterGamma = 0xc4ceb9fe1a85ec53;
 
   static constexpr uint64_t Mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

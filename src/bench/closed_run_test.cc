@@ -106,12 +106,18 @@ TEST(CompareCaseTest, RatesFollowFromTheStepTime) {
   for (const CompareCase& compare : CompareCases()) {
     BenchEngine engine(compare.max_batch(), compare.chunk_tokens(512),
                        {.step_time = std::chrono::microseconds(2000)});
-    const Expected<double> rate = RunCompareCase(*engine, compare, kAlphabet, 0);
-    ASSERT_TRUE(rate.ok()) << compare.name << ": " << rate.status().ToString();
     const double tokens_per_step =
         compare.prefill() ? std::min(compare.context, 512) : compare.rows;
-    EXPECT_LE(*rate, tokens_per_step / kStep * 1.01) << compare.name;
-    EXPECT_GE(*rate, tokens_per_step / kStep * 0.5) << compare.name;
+    // A busy machine only makes steps longer: the best of a few tries counts, and none may be too
+    // fast.
+    double best = 0;
+    for (int attempt = 0; attempt < 20 && best < tokens_per_step / kStep * 0.5; ++attempt) {
+      const Expected<double> rate = RunCompareCase(*engine, compare, kAlphabet, attempt);
+      ASSERT_TRUE(rate.ok()) << compare.name << ": " << rate.status().ToString();
+      EXPECT_LE(*rate, tokens_per_step / kStep * 1.01) << compare.name;
+      best = std::max(best, *rate);
+    }
+    EXPECT_GE(best, tokens_per_step / kStep * 0.5) << compare.name;
   }
 }
 
