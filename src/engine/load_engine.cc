@@ -12,14 +12,6 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-Expected<PreTokenizer> FindPreTokenizer(const GgufFile& file, std::string_view name) {
-  if (name == "smollm") return PreTokenizer::kSmolLm;
-  if (name == "qwen2") return PreTokenizer::kQwen2;
-  return Error(StatusCode::kUnimplemented,
-               "{}: pre-tokenizer '{}' is not supported; supported: smollm, qwen2", file.path(),
-               name);
-}
-
 Expected<std::optional<int32_t>> OptionalId(const GgufMetadata& metadata, std::string_view key) {
   if (!metadata.Has(key)) return std::optional<int32_t>();
   DECANT_ASSIGN_OR_RETURN(const int32_t id, metadata.GetI32(key));
@@ -83,7 +75,9 @@ Expected<Tokenizer> LoadTokenizer(const GgufFile& file) {
   }
   DECANT_ASSIGN_OR_RETURN(const std::string_view pre, metadata.GetString("tokenizer.ggml.pre"));
   TokenizerData data;
-  DECANT_ASSIGN_OR_RETURN(data.pre_tokenizer, FindPreTokenizer(file, pre));
+  const Expected<PreTokenizer> pre_tokenizer = PreTokenizerFromName(pre);
+  if (!pre_tokenizer.ok()) return pre_tokenizer.status().WithContext(file.path());
+  data.pre_tokenizer = *pre_tokenizer;
   DECANT_ASSIGN_OR_RETURN(const std::vector<std::string_view> tokens,
                           metadata.GetStringArray("tokenizer.ggml.tokens"));
   data.tokens.assign(tokens.begin(), tokens.end());

@@ -136,13 +136,15 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
   const int32_t half = shape_.head_dim / 2;
   cos_.resize(static_cast<size_t>(shape_.max_positions) * half);
   sin_.resize(cos_.size());
+  // In float, as the reference implementation computes angles.
+  std::vector<float> frequencies(half);
+  for (int32_t i = 0; i < half; ++i) {
+    frequencies[i] = 1.0F / std::pow(shape_.rope_theta, static_cast<float>(2 * i) /
+                                                            static_cast<float>(shape_.head_dim));
+  }
   pool_.Run(shape_.max_positions, [&](int64_t position, int) {
     for (int32_t i = 0; i < half; ++i) {
-      // In float, as the reference implementation computes angles.
-      const float frequency =
-          1.0F / std::pow(shape_.rope_theta,
-                          static_cast<float>(2 * i) / static_cast<float>(shape_.head_dim));
-      const float angle = static_cast<float>(position) * frequency;
+      const float angle = static_cast<float>(position) * frequencies[i];
       cos_[position * half + i] = std::cos(angle);
       sin_[position * half + i] = std::sin(angle);
     }
