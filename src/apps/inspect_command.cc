@@ -47,7 +47,7 @@ std::string DescribeConfig(const ModelConfig& config) {
       "vocabulary  {} tokens, head {}\n",
       config.name, config.family, shape.layers, shape.hidden, shape.intermediate, shape.heads,
       shape.head_dim, shape.kv_heads, config.qkv_bias ? ", with QKV bias" : "", shape.max_positions,
-      shape.rope_theta, shape.vocab, config.tied_head ? "tied to the embedding" : "of its own");
+      config.rope_base, shape.vocab, config.tied_head ? "tied to the embedding" : "of its own");
 }
 
 std::string DescribeTokenizer(const Tokenizer& tokenizer) {

@@ -77,7 +77,8 @@ Expected<ModelConfig> ReadModelConfig(const GgufFile& file) {
   DECANT_ASSIGN_OR_RETURN(shape.max_positions, metadata.GetI32(prefix + "context_length"));
   DECANT_ASSIGN_OR_RETURN(shape.norm_epsilon,
                           metadata.GetF32(prefix + "attention.layer_norm_rms_epsilon"));
-  DECANT_ASSIGN_OR_RETURN(shape.rope_theta, metadata.GetF32Or(prefix + "rope.freq_base", 10000.0F));
+  DECANT_ASSIGN_OR_RETURN(const float rope_base,
+                          metadata.GetF32Or(prefix + "rope.freq_base", 10000.0F));
 
   DECANT_RETURN_IF_ERROR(CheckRange(file, "block_count", shape.layers, 1, 1024));
   DECANT_RETURN_IF_ERROR(CheckRange(file, "embedding_length", shape.hidden, 32, 65536));
@@ -102,9 +103,15 @@ Expected<ModelConfig> ReadModelConfig(const GgufFile& file) {
         "{}: head dimension {} with {} rotated; a multiple of 32, all rotated, is supported",
         file.path(), shape.head_dim, rotated);
   }
-  if (!(shape.norm_epsilon > 0) || !(shape.rope_theta > 0) || !std::isfinite(shape.rope_theta)) {
+  if (!(shape.norm_epsilon > 0) || !(rope_base > 0) || !std::isfinite(rope_base)) {
     return DataLoss("{}: norm epsilon {} and RoPE base {} must be positive", file.path(),
-                    shape.norm_epsilon, shape.rope_theta);
+                    shape.norm_epsilon, rope_base);
+  }
+  config.rope_base = rope_base;
+  // In float, as the reference implementation computes them.
+  for (int32_t i = 0; i < shape.head_dim; i += 2) {
+    shape.rope_frequencies.push_back(
+        1.0F / std::pow(rope_base, static_cast<float>(i) / static_cast<float>(shape.head_dim)));
   }
 
   DECANT_ASSIGN_OR_RETURN(const TensorInfo* embedding, file.Require("token_embd.weight"));

@@ -22,6 +22,7 @@ struct ModelConfig {
   std::string name;    ///< As the file calls itself.
   DecoderShape shape;
   RopePairs file_rope_pairs = RopePairs::kHalves;
+  float rope_base = 0;  ///< theta: pair i turns by theta^(-2i / head_dim) before any scaling.
   bool qkv_bias = false;
   bool tied_head = false;            ///< The head is the embedding's matrix.
   std::vector<int32_t> stop_tokens;  ///< End-of-text ids.

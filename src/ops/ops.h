@@ -26,7 +26,9 @@ struct DecoderShape {
   int32_t vocab = 0;
   int32_t max_positions = 0;
   float norm_epsilon = 0;
-  float rope_theta = 0;
+  /// Rotary embedding: radians that each pair of dims (i, i + head_dim / 2) turns by per position.
+  std::vector<float> rope_frequencies{};  ///< [head_dim / 2]
+  float rope_scale = 1;                   ///< Cosines and sines are multiplied by it (YaRN).
 
   int32_t group() const { return heads / kv_heads; }
 };
@@ -67,6 +69,8 @@ struct LayerWeights {
   std::unique_ptr<LinearWeight>
       qkv;  ///< [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows
   std::vector<float> qkv_bias;            ///< the same rows, or empty
+  std::vector<float> q_norm;              ///< [head_dim] RMSNorm of each query head, or empty
+  std::vector<float> k_norm;              ///< [head_dim] likewise of each key head
   std::unique_ptr<LinearWeight> output;   ///< [hidden, heads * head_dim]
   std::vector<float> mlp_norm;            ///< [hidden]
   std::unique_ptr<LinearWeight> gate_up;  ///< [2 * intermediate, hidden]
@@ -131,7 +135,8 @@ class Ops {
   /// residual = the embedding of each token.
   virtual void Embed(const EmbeddingWeight& embedding, TensorView residual) = 0;
 
-  /// RMSNorm, QKV (+ bias), rotary embedding; K and V go to their slots, q to `queries`.
+  /// RMSNorm, QKV (+ bias), RMSNorm of q and k heads where the layer has it, rotary embedding; K
+  /// and V go to their slots, q to `queries`.
   virtual void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
                                  TensorView queries) = 0;
 

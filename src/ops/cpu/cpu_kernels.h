@@ -61,7 +61,7 @@ struct CompactMultiplyArgs {
 struct CpuKernels {
   std::string_view name;
 
-  /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i].
+  /// out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]. `out` may be `x`.
   void (*rms_norm_bf16)(const float* x, const float* weight, float epsilon, int32_t n, Bf16* out);
   void (*rms_norm_f32)(const float* x, const float* weight, float epsilon, int32_t n, float* out);
 

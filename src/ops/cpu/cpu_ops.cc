@@ -136,17 +136,15 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
   const int32_t half = shape_.head_dim / 2;
   cos_.resize(static_cast<size_t>(shape_.max_positions) * half);
   sin_.resize(cos_.size());
-  // In float, as the reference implementation computes angles.
-  std::vector<float> frequencies(half);
-  for (int32_t i = 0; i < half; ++i) {
-    frequencies[i] = 1.0F / std::pow(shape_.rope_theta, static_cast<float>(2 * i) /
-                                                            static_cast<float>(shape_.head_dim));
-  }
+  DECANT_CHECK(static_cast<int32_t>(shape_.rope_frequencies.size()) == half,
+               "{} rotary frequencies for a head of {} dims", shape_.rope_frequencies.size(),
+               shape_.head_dim);
   pool_.Run(shape_.max_positions, [&](int64_t position, int) {
     for (int32_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(position) * frequencies[i];
-      cos_[position * half + i] = std::cos(angle);
-      sin_[position * half + i] = std::sin(angle);
+      // In float, as the reference implementation computes angles.
+      const float angle = static_cast<float>(position) * shape_.rope_frequencies[i];
+      cos_[position * half + i] = std::cos(angle) * shape_.rope_scale;
+      sin_[position * half + i] = std::sin(angle) * shape_.rope_scale;
     }
   });
 }
@@ -265,6 +263,11 @@ void CpuOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tenso
                     auto index = static_cast<int32_t>((slice.first_row + column) / dim);
                     std::array<Bf16, kMaxHeadDim> rounded;
                     if (index < shape_.heads + shape_.kv_heads) {
+                      const std::vector<float>& norm =
+                          index < shape_.heads ? weights.q_norm : weights.k_norm;
+                      if (!norm.empty()) {
+                        kernels_.rms_norm_f32(head, norm.data(), shape_.norm_epsilon, dim, head);
+                      }
                       kernels_.rope(head, cos_.data() + angle, sin_.data() + angle, dim);
                     }
                     if (index < shape_.heads) {

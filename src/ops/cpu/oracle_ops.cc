@@ -145,27 +145,32 @@ void OracleOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   }
 }
 
-std::vector<float> OracleOps::NormRow(const float* row, std::span<const float> weight) const {
+std::vector<float> OracleOps::Norm(const float* row, std::span<const float> weight) const {
   float squares = 0;
-  for (int32_t i = 0; i < shape_.hidden; ++i) squares += row[i] * row[i];
+  for (size_t i = 0; i < weight.size(); ++i) squares += row[i] * row[i];
   const float scale =
-      1.0F / std::sqrt(squares / static_cast<float>(shape_.hidden) + shape_.norm_epsilon);
-  std::vector<float> out(shape_.hidden);
-  for (int32_t i = 0; i < shape_.hidden; ++i) out[i] = Round(row[i] * scale * weight[i]);
+      1.0F / std::sqrt(squares / static_cast<float>(weight.size()) + shape_.norm_epsilon);
+  std::vector<float> out(weight.size());
+  for (size_t i = 0; i < weight.size(); ++i) out[i] = row[i] * scale * weight[i];
+  return out;
+}
+
+std::vector<float> OracleOps::NormRow(const float* row, std::span<const float> weight) const {
+  std::vector<float> out = Norm(row, weight);
+  for (float& value : out) value = Round(value);
   return out;
 }
 
 void OracleOps::Rotate(float* head, int32_t position) const {
   const int32_t half = shape_.head_dim / 2;
   for (int32_t i = 0; i < half; ++i) {
-    const float frequency =
-        1.0F / std::pow(shape_.rope_theta,
-                        static_cast<float>(2 * i) / static_cast<float>(shape_.head_dim));
-    const float angle = static_cast<float>(position) * frequency;
+    const float angle = static_cast<float>(position) * shape_.rope_frequencies[i];
+    const float cos = std::cos(angle) * shape_.rope_scale;
+    const float sin = std::sin(angle) * shape_.rope_scale;
     const float low = head[i];
     const float high = head[i + half];
-    head[i] = low * std::cos(angle) - high * std::sin(angle);
-    head[i + half] = high * std::cos(angle) + low * std::sin(angle);
+    head[i] = low * cos - high * sin;
+    head[i + half] = high * cos + low * sin;
   }
 }
 
@@ -182,7 +187,10 @@ void OracleOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Te
       for (size_t i = 0; i < qkv.size(); ++i) qkv[i] += weights.qkv_bias[i];
     }
     for (int32_t head = 0; head < shape_.heads + shape_.kv_heads; ++head) {
-      Rotate(qkv.data() + int64_t{head} * dim, position);
+      float* values = qkv.data() + int64_t{head} * dim;
+      const std::vector<float>& norm = head < shape_.heads ? weights.q_norm : weights.k_norm;
+      if (!norm.empty()) std::ranges::copy(Norm(values, norm), values);
+      Rotate(values, position);
     }
     for (float& value : qkv) value = Round(value);
     const float* k = qkv.data() + int64_t{shape_.heads} * dim;

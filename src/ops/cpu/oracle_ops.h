@@ -52,6 +52,8 @@ class OracleOps : public Ops {
 
  private:
   TensorView View(std::vector<float>& memory, int64_t cols) const;
+  /// The RMSNorm of weight.size() values, not rounded.
+  std::vector<float> Norm(const float* row, std::span<const float> weight) const;
   std::vector<float> NormRow(const float* row, std::span<const float> weight) const;
   float Round(float value) const {
     return rounding_ == Rounding::kBf16 ? ToFloat(ToBf16(value)) : value;
