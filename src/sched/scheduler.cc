@@ -89,6 +89,8 @@ void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
   const auto prompt_len = Narrow<int32_t>(row.request.prompt.size());
   PlannedRow planned{.request = row.request.id,
                      .row = index,
+                     .prompt = row.request.prompt,
+                     .stop_tokens = row.request.stop_tokens,
                      .pages = row.lease.pages(),
                      .sampling = row.request.sampling,
                      .sample_index = static_cast<uint64_t>(row.samples_planned)};
@@ -124,7 +126,7 @@ std::span<const TokenEvent> Scheduler::Commit(const StepResult& result) {
                  "step {} brings no token for request {} in row {}", result.step, planned.request,
                  planned.row);
     Row& row = *rows_[planned.row];
-    if (!row.ended) events_.push_back(AppendToken(row, sampled->token));
+    if (!row.ended) events_.push_back(AppendToken(row, *sampled));
     ++sampled;
   }
   DECANT_CHECK(sampled == result.tokens.end(), "step {} brings {} tokens too many", result.step,
@@ -134,9 +136,10 @@ std::span<const TokenEvent> Scheduler::Commit(const StepResult& result) {
   return events_;
 }
 
-TokenEvent Scheduler::AppendToken(Row& row, Token token) {
+TokenEvent Scheduler::AppendToken(Row& row, const SampledToken& sampled) {
   ++row.tokens_committed;
-  TokenEvent event{.request = row.request.id, .token = token};
+  const Token token = sampled.token;
+  TokenEvent event{.request = row.request.id, .token = token, .sampled = &sampled};
   if (std::ranges::find(row.request.stop_tokens, token) != row.request.stop_tokens.end()) {
     event.finish = FinishReason::kEndOfText;
   } else if (row.tokens_committed == row.request.max_new_tokens) {

@@ -27,8 +27,9 @@ Status ValidateSchedulerConfig(const SchedulerConfig& config);
 /// A token that a request sampled, and whether it was the last one.
 struct TokenEvent {
   RequestId request = 0;
-  Token token = 0;                       ///< With kEndOfText: the stop token itself.
-  std::optional<FinishReason> finish{};  ///< kBudget or kEndOfText.
+  Token token = 0;                        ///< With kEndOfText: the stop token itself.
+  std::optional<FinishReason> finish{};   ///< kBudget or kEndOfText.
+  const SampledToken* sampled = nullptr;  ///< In the result that was committed: its logprobs.
 };
 
 /// Decides what each step computes: a state machine without I/O, clock or threads.
@@ -96,7 +97,7 @@ class Scheduler {
 
   void Admit();
   void PlanRow(int32_t index, StepPlan& plan);
-  TokenEvent AppendToken(Row& row, Token token);
+  TokenEvent AppendToken(Row& row, const SampledToken& sampled);
   void FreeEndedRows();
 
   const SchedulerConfig config_;
