@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,30 +14,42 @@ namespace decant {
 
 class PagePool;
 
-/// A reservation: pages that belong to nobody else until the lease dies. Move-only.
+/// A reservation: pages that only the leases of the same group hold too, until the lease dies.
+/// Move-only.
 class PageLease {
  public:
   PageLease() = default;  ///< Holds nothing, like a lease that was moved from.
   PageLease(PageLease&& other) noexcept
-      : pool_(std::exchange(other.pool_, nullptr)), pages_(std::exchange(other.pages_, {})) {}
+      : pool_(std::exchange(other.pool_, nullptr)), held_(other.held_) {}
   PageLease& operator=(PageLease&& other) noexcept;
   PageLease(const PageLease&) = delete;
   PageLease& operator=(const PageLease&) = delete;
   ~PageLease() { Release(); }
 
   /// The pages in order of position. The span stays valid, wherever the lease moves, until the
-  /// pages go back.
-  std::span<const int32_t> pages() const { return pages_; }
+  /// lease lets go of them.
+  std::span<const int32_t> pages() const {
+    return pool_ == nullptr ? std::span<const int32_t>() : *held_;
+  }
 
-  /// Gives the pages back now; the lease then holds nothing.
+  /// Lets go of the pages now: those that nobody else holds go back. The lease then holds nothing.
   void Release();
 
  private:
   friend class PagePool;
-  PageLease(PagePool* pool, std::span<const int32_t> pages) : pool_(pool), pages_(pages) {}
+  using Held = std::list<std::vector<int32_t>>::iterator;
+  PageLease(PagePool* pool, Held held) : pool_(pool), held_(held) {}
 
   PagePool* pool_ = nullptr;
-  std::span<const int32_t> pages_;
+  Held held_{};  ///< In the pool's list of leases.
+};
+
+/// Leases that begin alike: `leases` >= 1 of them for `tokens` >= 1 positions each, which are the
+/// same in the first `shared_tokens` (0 to `tokens`).
+struct PageGroup {
+  int32_t tokens = 1;
+  int32_t shared_tokens = 0;
+  int32_t leases = 1;
 };
 
 /// The largest page, in slots.
@@ -56,7 +68,8 @@ Status ValidatePoolShape(int32_t num_pages, int32_t page_size);
 /// hiding the fault until the pool wraps around. One thread at a time. Outlives its leases.
 class PagePool {
  public:
-  /// Called with the pages of a lease when they come back, before anybody can have them again.
+  /// Called with the pages that come back when their last lease lets go, before anybody can have
+  /// them again.
   using FreeObserver = std::function<void(std::span<const int32_t>)>;
 
   /// The shape must be one that ValidatePoolShape accepts.
@@ -69,8 +82,19 @@ class PagePool {
   /// fewer are free.
   std::optional<PageLease> Reserve(int32_t tokens);
 
+  /// The leases of a group. They share the pages that lie wholly within the shared positions; what
+  /// follows is each lease's own, a page that is shared in part included. All of them, or nothing
+  /// when fewer pages are free than PagesFor says.
+  std::optional<std::vector<PageLease>> ReserveGroup(const PageGroup& group);
+
   /// How many pages `tokens` >= 0 positions take.
   int32_t PagesFor(int64_t tokens) const;
+
+  /// How many pages a group takes: the shared ones once, the others for each lease.
+  int64_t PagesFor(const PageGroup& group) const;
+
+  /// How many pages a group's leases share.
+  int32_t SharedPages(const PageGroup& group) const { return group.shared_tokens / page_size_; }
 
   int32_t num_pages() const { return num_pages_; }
   int32_t page_size() const { return page_size_; }
@@ -79,18 +103,20 @@ class PagePool {
   /// Lets a gate poison or record what is freed; an empty function: nobody listens.
   void set_free_observer(FreeObserver observer) { free_observer_ = std::move(observer); }
 
-  /// Ok when every page is either free or in one lease, and listed there once. O(num_pages).
+  /// Ok when every page is either free or in as many leases as its count says, listed once in each,
+  /// and the shared pages of a lease come first. O(num_pages + pages of all leases).
   Status CheckIntegrity() const;
 
  private:
   friend class PageLease;
-  void Return(std::span<const int32_t> pages);
+  void Take(int32_t count, std::vector<int32_t>& pages);
+  void Return(PageLease::Held held);
 
   int32_t num_pages_;
   int32_t page_size_;
-  std::vector<int32_t> free_;  ///< The next page to hand out is the last.
-  /// The pages of every lease that lives, by its first page: no two leases have the same one.
-  std::unordered_map<int32_t, std::vector<int32_t>> leases_;
+  std::vector<int32_t> free_;               ///< The next page to hand out is the last.
+  std::vector<int32_t> holders_;            ///< [num_pages], how many leases hold each page.
+  std::list<std::vector<int32_t>> leases_;  ///< The pages of every lease that lives.
   FreeObserver free_observer_;
 };
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "base/random.h"
 
@@ -96,7 +98,53 @@ TEST(PagePoolDeathTest, ALeaseMayNotOutliveItsPool) {
       "1 leases outlive their pool");
 }
 
-TEST(PagePoolTest, EveryPageIsFreeOrLeasedOnceThroughoutRandomHistories) {
+TEST(PagePoolTest, AGroupSharesTheWholePagesOfItsBeginning) {
+  PagePool pool(12, 4);
+  const PageGroup group{.tokens = 15, .shared_tokens = 11, .leases = 3};
+  EXPECT_EQ(pool.SharedPages(group), 2) << "positions 8 to 10 share a page with what differs";
+  EXPECT_EQ(pool.PagesFor(group), 2 + 3 * 2);
+  auto leases = pool.ReserveGroup(group);
+  ASSERT_TRUE(leases);
+  EXPECT_EQ(Pages(leases->at(0)), (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(Pages(leases->at(1)), (std::vector<int32_t>{0, 1, 4, 5}));
+  EXPECT_EQ(Pages(leases->at(2)), (std::vector<int32_t>{0, 1, 6, 7}));
+  EXPECT_EQ(pool.free_pages(), 4);
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_FALSE(pool.ReserveGroup({.tokens = 9, .shared_tokens = 4, .leases = 2})) << "5 pages";
+  EXPECT_EQ(pool.free_pages(), 4);
+  EXPECT_TRUE(pool.ReserveGroup({.tokens = 8, .shared_tokens = 3, .leases = 2})) << "4 pages";
+  EXPECT_EQ(pool.PagesFor(PageGroup{.tokens = 8, .shared_tokens = 8, .leases = 9}), 2)
+      << "nothing is their own";
+}
+
+TEST(PagePoolTest, ASharedPageGoesBackWithItsLastHolder) {
+  PagePool pool(6, 4);
+  std::vector<int32_t> freed;
+  pool.set_free_observer([&](std::span<const int32_t> pages) {
+    EXPECT_FALSE(pages.empty());
+    freed.insert(freed.end(), pages.begin(), pages.end());
+  });
+  auto leases = *pool.ReserveGroup({.tokens = 12, .shared_tokens = 8, .leases = 3});
+  leases[0].Release();
+  EXPECT_EQ(freed, (std::vector<int32_t>{2}));
+  EXPECT_EQ(Pages(leases[1]), (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_EQ(Pages(*pool.Reserve(4)), (std::vector<int32_t>{2})) << "its own page is reused";
+  leases[2].Release();
+  EXPECT_EQ(freed, (std::vector<int32_t>{2, 2, 4}));
+  leases[1].Release();
+  EXPECT_EQ(freed, (std::vector<int32_t>{2, 2, 4, 0, 1, 3}));
+  EXPECT_EQ(pool.free_pages(), 6);
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+
+  freed.clear();
+  leases = *pool.ReserveGroup({.tokens = 8, .shared_tokens = 8, .leases = 2});
+  leases[0].Release();
+  EXPECT_TRUE(freed.empty()) << "all of it is held by the other";
+  EXPECT_EQ(pool.free_pages(), 4);
+}
+
+TEST(PagePoolTest, EveryPageIsFreeOrHeldByItsGroupThroughoutRandomHistories) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     const CounterRng rng(seed);
@@ -105,30 +153,48 @@ TEST(PagePoolTest, EveryPageIsFreeOrLeasedOnceThroughoutRandomHistories) {
       return static_cast<int32_t>(rng.Below(draw++, bound));
     };
     PagePool pool(1 + below(24), 1 + below(20));
-    std::vector<PageLease> leases;
+    struct Holder {
+      PageLease lease;
+      int group;
+      int32_t number;  ///< In the group.
+      int32_t shared;  ///< Pages.
+    };
+    std::vector<Holder> holders;
     for (int i = 0; i < 60; ++i) {
       if (below(3) > 0) {
-        const int32_t tokens = 1 + below(2 * pool.page_size() * pool.num_pages());
-        const bool fits = (tokens + pool.page_size() - 1) / pool.page_size() <= pool.free_pages();
-        auto lease = pool.Reserve(tokens);
-        ASSERT_EQ(lease.has_value(), fits);
-        if (lease) leases.push_back(std::move(*lease));
-      } else if (!leases.empty()) {
-        std::swap(leases[below(leases.size())], leases.back());
-        leases.pop_back();
+        PageGroup group{.tokens = 1 + below(2 * pool.page_size() * pool.num_pages())};
+        group.shared_tokens = below(group.tokens + 1);
+        group.leases = 1 + below(4);
+        const int32_t shared = group.shared_tokens / pool.page_size();
+        const int32_t all = (group.tokens + pool.page_size() - 1) / pool.page_size();
+        const bool fits = shared + (all - shared) * group.leases <= pool.free_pages();
+        auto leases = pool.ReserveGroup(group);
+        ASSERT_EQ(leases.has_value(), fits);
+        if (leases) {
+          for (int32_t k = 0; k < group.leases; ++k) {
+            ASSERT_EQ(static_cast<int32_t>(leases->at(k).pages().size()), all);
+            holders.push_back({std::move(leases->at(k)), i, k, shared});
+          }
+        }
+      } else if (!holders.empty()) {
+        std::swap(holders[below(holders.size())], holders.back());
+        holders.pop_back();
       }
       const Status integrity = pool.CheckIntegrity();
       ASSERT_TRUE(integrity.ok()) << integrity.ToString();
-      std::set<int32_t> held;
-      size_t count = 0;
-      for (const PageLease& lease : leases) {
-        held.insert(lease.pages().begin(), lease.pages().end());
-        count += lease.pages().size();
+      std::map<int32_t, std::tuple<int, size_t, int32_t>> held;  // by page
+      for (const Holder& holder : holders) {
+        for (size_t place = 0; place < holder.lease.pages().size(); ++place) {
+          const bool shared = std::cmp_less(place, holder.shared);
+          const std::tuple mine(holder.group, place, shared ? 0 : holder.number);
+          const auto [entry, inserted] = held.emplace(holder.lease.pages()[place], mine);
+          ASSERT_TRUE(inserted || (shared && entry->second == mine))
+              << "page " << entry->first << " went to two that may not share it";
+        }
       }
-      ASSERT_EQ(held.size(), count) << "two leases share a page";
-      ASSERT_EQ(static_cast<int32_t>(count) + pool.free_pages(), pool.num_pages());
+      ASSERT_EQ(static_cast<int32_t>(held.size()) + pool.free_pages(), pool.num_pages());
     }
-    leases.clear();
+    holders.clear();
     ASSERT_EQ(pool.free_pages(), pool.num_pages());
   }
 }
