@@ -18,7 +18,12 @@ TensorView Forward(Ops& ops, const DecoderWeights& weights, const StepBatch& bat
     ops.NormGateUpSilu(layer, residual, mlp_hidden);
     ops.ProjectAdd(*layer.down, mlp_hidden, residual);
   }
-  return ops.NormHead(weights.final_norm, *weights.head, residual);
+  return residual;
+}
+
+TensorView Logits(Ops& ops, const DecoderWeights& weights, TensorView residual,
+                  std::span<const int32_t> tokens) {
+  return ops.NormHead(weights.final_norm, *weights.head, residual, tokens);
 }
 
 }  // namespace decant

@@ -19,8 +19,8 @@ std::shared_ptr<const GgufFile> Open(const testing::GgufBuilder& builder) {
 }
 
 /// Logits of every position of `tokens`, computed in chunks of the given lengths.
-std::vector<float> Logits(Ops& ops, const ModelConfig& config, const DecoderWeights& weights,
-                          const std::vector<int32_t>& tokens, std::vector<int32_t> chunks) {
+std::vector<float> AllLogits(Ops& ops, const ModelConfig& config, const DecoderWeights& weights,
+                             const std::vector<int32_t>& tokens, std::vector<int32_t> chunks) {
   constexpr int32_t kPageSize = 16;
   std::vector<int32_t> pages(CeilDiv(static_cast<int32_t>(tokens.size()), kPageSize) + 1);
   std::iota(pages.rbegin(), pages.rend(), 0);
@@ -39,9 +39,8 @@ std::vector<float> Logits(Ops& ops, const ModelConfig& config, const DecoderWeig
     const StepBatch batch{.token_ids = std::span(tokens).subspan(done, chunk),
                           .positions = positions,
                           .token_rows = rows,
-                          .rows = {&row, 1},
-                          .logits_tokens = wanted};
-    const TensorView logits = Forward(ops, weights, batch);
+                          .rows = {&row, 1}};
+    const TensorView logits = Logits(ops, weights, Forward(ops, weights, batch), wanted);
     for (int32_t i = 0; i < chunk; ++i) {
       all.insert(all.end(), logits.Row<float>(i), logits.Row<float>(i) + config.shape.vocab);
     }
@@ -70,7 +69,7 @@ TEST(ForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
     const auto compute = [&](Ops& ops, std::vector<int32_t> chunks) {
       const Expected<DecoderWeights> weights = LoadDecoderWeights(file, *config, ops, nullptr);
       EXPECT_TRUE(weights.ok()) << weights.status().ToString();
-      return Logits(ops, *config, *weights, tokens, std::move(chunks));
+      return AllLogits(ops, *config, *weights, tokens, std::move(chunks));
     };
     OracleOps oracle(config->shape, 90);
     OracleOps rounded(config->shape, 90, OracleOps::Rounding::kBf16);
@@ -100,7 +99,7 @@ TEST(ForwardTest, InterleavedPairsAreReordered) {
     OracleOps ops(config.shape, 20);
     const DecoderWeights weights = LoadDecoderWeights(file, config, ops, nullptr).value();
     std::vector<int32_t> tokens(20, 65);
-    return Logits(ops, config, weights, tokens, {20});
+    return AllLogits(ops, config, weights, tokens, {20});
   };
   EXPECT_GT(RootMeanSquareError(logits("llama"), logits("qwen2")), 1e-3);
 }

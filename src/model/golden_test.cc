@@ -61,9 +61,9 @@ class Feeder {
       const StepBatch batch{.token_ids = tokens.first(count),
                             .positions = positions,
                             .token_rows = rows,
-                            .rows = {&row, 1},
-                            .logits_tokens = {&wanted, 1}};
-      const TensorView logits = Forward(ops_, weights_, batch);
+                            .rows = {&row, 1}};
+      const TensorView logits =
+          Logits(ops_, weights_, Forward(ops_, weights_, batch), {&wanted, 1});
       last.assign(logits.Row<float>(0), logits.Row<float>(0) + logits.cols);
       tokens = tokens.subspan(count);
     }

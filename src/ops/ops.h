@@ -150,12 +150,14 @@ class Ops {
   /// out = SiLU(norm(residual) * gate^T) * (norm(residual) * up^T).
   virtual void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) = 0;
 
-  /// Logits [batch.logits_tokens.size(), vocab] in fp32 of the wanted tokens: final RMSNorm and
-  /// head.
+  /// Logits [tokens.size(), vocab] in fp32 of some of the step's tokens, which are indices into the
+  /// batch: final RMSNorm and head. May be called several times a step; the view holds until the
+  /// next call.
   virtual TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                              TensorView residual) = 0;
+                              TensorView residual, std::span<const int32_t> tokens) = 0;
 
-  /// What the step just begun has to read and compute, with the weights packed so far.
+  /// What the step just begun has to read and compute, with the weights packed and the logits asked
+  /// for so far.
   virtual StepCost Cost() const = 0;
 
   /// Operations a second that a large matrix product reaches here, measured now: the rate behind

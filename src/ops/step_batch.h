@@ -18,11 +18,10 @@ struct BatchRow {
 /// The packed tokens of a step, as the operations see them. Host memory of the caller's, valid
 /// until the step has run.
 struct StepBatch {
-  std::span<const int32_t> token_ids;      ///< [tokens]
-  std::span<const int32_t> positions;      ///< [tokens]
-  std::span<const int32_t> token_rows;     ///< [tokens], index into rows
-  std::span<const BatchRow> rows;          ///< [rows], in order of query_start
-  std::span<const int32_t> logits_tokens;  ///< [samples], the tokens whose logits are wanted
+  std::span<const int32_t> token_ids;   ///< [tokens]
+  std::span<const int32_t> positions;   ///< [tokens]
+  std::span<const int32_t> token_rows;  ///< [tokens], index into rows
+  std::span<const BatchRow> rows;       ///< [rows], in order of query_start
 
   int32_t tokens() const { return static_cast<int32_t>(token_ids.size()); }
 };

@@ -87,17 +87,15 @@ void ForwardRunner::Pack(const StepPlan& plan) {
     }
     if (row.samples) logits_tokens_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
   }
-  batch_ = StepBatch{.token_ids = token_ids_,
-                     .positions = positions_,
-                     .token_rows = token_rows_,
-                     .rows = rows_,
-                     .logits_tokens = logits_tokens_};
+  batch_ = StepBatch{
+      .token_ids = token_ids_, .positions = positions_, .token_rows = token_rows_, .rows = rows_};
 }
 
 StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   Pack(plan);
-  const TensorView logits = Forward(ops_, weights_, batch_);
+  const TensorView residual = Forward(ops_, weights_, batch_);
+  const TensorView logits = Logits(ops_, weights_, residual, logits_tokens_);
   if (observer_) observer_(plan, logits);
 
   StepResult result{.step = plan.step};

@@ -77,11 +77,8 @@ class AttentionBatch {
       tokens_ += row.query_len;
     }
     ids_.resize(tokens_);
-    batch_ = {.token_ids = ids_,
-              .positions = positions_,
-              .token_rows = token_rows_,
-              .rows = batch_rows_,
-              .logits_tokens = {}};
+    batch_ = {
+        .token_ids = ids_, .positions = positions_, .token_rows = token_rows_, .rows = batch_rows_};
     const int64_t width = int64_t{shape.heads} * shape.head_dim;
     queries_ = HostBuffer(tokens_ * width * sizeof(Bf16));
     for (int32_t token = 0; token < tokens_; ++token) {

@@ -201,6 +201,8 @@ void CpuOps::BeginStep(const StepBatch& batch) {
                                              static_cast<size_t>(shape_.hidden) * sizeof(float),
                "a step of {} tokens", batch.tokens());
   batch_ = &batch;
+  head_bytes_ = 0;
+  head_tokens_ = 0;
   attention_.Plan(batch, cache_);
   token_pages_.resize(batch.tokens());
   token_slots_.resize(batch.tokens());
@@ -322,11 +324,13 @@ void CpuOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, Te
 }
 
 TensorView CpuOps::NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                            TensorView residual) {
-  const auto samples = static_cast<int32_t>(batch_->logits_tokens.size());
+                            TensorView residual, std::span<const int32_t> tokens) {
+  const auto samples = static_cast<int32_t>(tokens.size());
+  head_bytes_ += BytesRead(head_cost_, samples);
+  head_tokens_ += samples;
   const TensorView logits = logits_.View(samples);
   const TensorView normed =
-      Norm(final_norm, residual, samples, [&](int32_t i) { return batch_->logits_tokens[i]; });
+      Norm(final_norm, residual, samples, [&](int32_t i) { return tokens[i]; });
   linear_.Run(AsSliced(head), normed, samples,
               [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* y, int) {
                 for (int32_t i = 0; i < count; ++i) {
@@ -335,6 +339,11 @@ TensorView CpuOps::NormHead(std::span<const float> final_norm, const LinearWeigh
                 }
               });
   return logits;
+}
+
+double CpuOps::BytesRead(const WeightCost& weights, int64_t tokens) const {
+  if (tokens == 0) return 0;
+  return tokens <= kernels_.compact_tokens ? weights.compact_bytes : weights.bytes;
 }
 
 StepCost CpuOps::Cost() const {
@@ -346,14 +355,10 @@ StepCost CpuOps::Cost() const {
     // Query i of n sees context - n + i + 1 keys.
     products += static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
   }
-  const auto samples = static_cast<double>(batch_->logits_tokens.size());
-  const auto bytes = [this](const WeightCost& weights, double tokens) {
-    if (tokens == 0) return 0.0;
-    return tokens <= kernels_.compact_tokens ? weights.compact_bytes : weights.bytes;
-  };
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16) * shape_.layers;
-  cost.bytes = bytes(layer_cost_, batch_->tokens()) + bytes(head_cost_, samples) + keys * kv_bytes;
-  cost.operations = 2 * (batch_->tokens() * layer_cost_.cells + samples * head_cost_.cells) +
+  cost.bytes = BytesRead(layer_cost_, batch_->tokens()) + head_bytes_ + keys * kv_bytes;
+  cost.operations = 2 * (batch_->tokens() * layer_cost_.cells +
+                         static_cast<double>(head_tokens_) * head_cost_.cells) +
                     4 * products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }

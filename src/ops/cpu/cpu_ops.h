@@ -21,7 +21,7 @@ struct CpuOpsOptions {
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
-  int32_t max_samples = 0;  ///< Tokens of one step whose logits are wanted, at most.
+  int32_t max_samples = 0;  ///< Tokens whose logits are wanted at a time, at most.
 };
 
 /// The operations on the CPU: linear layers by oneDNN in bf16 where the processor has bf16 products
@@ -56,7 +56,7 @@ class CpuOps : public Ops {
   void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override;
   void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
   TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                      TensorView residual) override;
+                      TensorView residual, std::span<const int32_t> tokens) override;
   StepCost Cost() const override;
   double MeasureRate() override { return linear_.MeasureRate(); }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
@@ -89,6 +89,8 @@ class CpuOps : public Ops {
     double compact_bytes = 0;  ///< where few tokens use them
     double cells = 0;
   };
+  /// Bytes read when so many tokens use the weights at a time.
+  double BytesRead(const WeightCost& weights, int64_t tokens) const;
   std::unique_ptr<LinearWeight> Pack(const RowSource& source, int32_t slice_rows, WeightCost& cost);
 
   DecoderShape shape_;
@@ -114,6 +116,8 @@ class CpuOps : public Ops {
   std::vector<int32_t> token_slots_;
   WeightCost layer_cost_;
   WeightCost head_cost_;
+  double head_bytes_ = 0;  // of this step's heads so far
+  int64_t head_tokens_ = 0;
 };
 
 }  // namespace decant

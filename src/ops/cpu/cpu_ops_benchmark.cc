@@ -72,11 +72,7 @@ void DecodeAttention(benchmark::State& state) {
                     .context_len = context,
                     .pages = std::span(pages).subspan(r * row_pages, row_pages)});
   }
-  const StepBatch batch{.token_ids = ids,
-                        .positions = positions,
-                        .token_rows = ids,
-                        .rows = rows,
-                        .logits_tokens = {}};
+  const StepBatch batch{.token_ids = ids, .positions = positions, .token_rows = ids, .rows = rows};
   ThreadPool pool(kThreads);
   CpuAttention attention(shape, kernel, KernelsFor(DetectCpuLevel()), pool);
   attention.Plan(batch, cache);

@@ -239,16 +239,16 @@ void OracleOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual,
 }
 
 TensorView OracleOps::NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                               TensorView residual) {
-  const auto samples = static_cast<int64_t>(batch_->logits_tokens.size());
+                               TensorView residual, std::span<const int32_t> tokens) {
+  const auto samples = static_cast<int64_t>(tokens.size());
   logits_.resize(samples * shape_.vocab);
   const TensorView logits{.data = reinterpret_cast<std::byte*>(logits_.data()),
                           .dtype = DType::kF32,
                           .rows = samples,
                           .cols = shape_.vocab};
   for (int64_t i = 0; i < samples; ++i) {
-    const std::vector<float> y = Dense(head).Apply(
-        NormRow(residual.Row<float>(batch_->logits_tokens[i]), final_norm).data());
+    const std::vector<float> y =
+        Dense(head).Apply(NormRow(residual.Row<float>(tokens[i]), final_norm).data());
     std::copy(y.begin(), y.end(), logits.Row<float>(i));
   }
   return logits;

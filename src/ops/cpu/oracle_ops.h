@@ -45,7 +45,7 @@ class OracleOps : public Ops {
   void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override;
   void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
   TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                      TensorView residual) override;
+                      TensorView residual, std::span<const int32_t> tokens) override;
   StepCost Cost() const override { return {}; }
   double MeasureRate() override { return 0; }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
