@@ -2,6 +2,11 @@
 
 namespace decant {
 
+std::span<const DecodeKernel> AllDecodeKernels() {
+  static constexpr DecodeKernel kAll[] = {DecodeKernel::kRows, DecodeKernel::kSplit};
+  return kAll;
+}
+
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name) {
   if (name == "rows") return DecodeKernel::kRows;
   if (name == "split") return DecodeKernel::kSplit;

@@ -83,6 +83,9 @@ enum class DecodeKernel {
            ///< the batch to the bit
 };
 
+/// Every decode kernel there is, on whatever device.
+std::span<const DecodeKernel> AllDecodeKernels();
+
 /// "rows" or "split"; nullopt for any other name.
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
 std::string_view DecodeKernelName(DecodeKernel kernel);
@@ -121,6 +124,31 @@ class Ops {
   virtual Status AllocateCache(int32_t pages, int32_t page_size) = 0;
   /// Fills a page with NaN in every layer: gates do it to freed pages.
   virtual void PoisonPage(int32_t page) = 0;
+
+  /// The type that K and V are kept in. fp32 values written to a page are rounded to it.
+  virtual DType cache_type() const = 0;
+  /// Writes a whole page of one layer, whatever its layout; keys, values: [page_size, kv_heads,
+  /// head_dim]. NaN stays NaN. What is queued on the device runs first. For gates and tests.
+  virtual void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                         std::span<const float> values) = 0;
+  /// The same the other way, exactly.
+  virtual void ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                        std::span<float> values) const = 0;
+
+  // Values in and out of views. On a device these copy, after all that is queued there, and wait.
+
+  /// view = values [rows * cols], rounded to the view's type.
+  virtual void Upload(std::span<const float> values, TensorView view) = 0;
+  /// values = view, exactly.
+  virtual void Download(TensorView view, std::span<float> values) const = 0;
+
+  /// The kernel that decode tokens take.
+  virtual DecodeKernel decode_kernel() const = 0;
+  /// Makes the Attention calls that follow use another decode kernel, those of the step already
+  /// begun included. kUnimplemented where this backend has no such kernel; kInvalidArgument where
+  /// the kernel cannot read pages as they were allocated (their size, their layout): nothing
+  /// changes then.
+  virtual Status UseDecodeKernel(DecodeKernel kernel) = 0;
 
   // A step. The views lie in the implementation's workspace and hold [batch.tokens(), …] until the
   // next BeginStep.

@@ -21,6 +21,7 @@ CpuAttention::CpuAttention(const DecoderShape& shape, DecodeKernel kernel,
                            const CpuKernels& kernels, ThreadPool& pool)
     : shape_(shape),
       kernel_(kernel),
+      planned_kernel_(kernel),
       kernels_(kernels),
       pool_(pool),
       tile_queries_(std::max(1, kTileRows / shape.group())),
@@ -37,6 +38,7 @@ CpuAttention::CpuAttention(const DecoderShape& shape, DecodeKernel kernel,
 
 void CpuAttention::Plan(const StepBatch& batch, const CpuKvCache& cache) {
   batch_ = &batch;
+  planned_kernel_ = kernel_;
   items_.clear();
   partials_ = 0;
   groups_ = 0;
@@ -103,6 +105,7 @@ void CpuAttention::PlanDecode(int32_t row_index, const BatchRow& row) {
 
 void CpuAttention::Run(int32_t layer, const CpuKvCache& cache, TensorView queries, TensorView out) {
   DECANT_CHECK(batch_ != nullptr, "attention runs after it was planned");
+  if (planned_kernel_ != kernel_) Plan(*batch_, cache);
   pool_.Run(static_cast<int64_t>(items_.size()), [&](int64_t item, int worker) {
     RunItem(items_[item], layer, cache, queries, out, worker);
   });

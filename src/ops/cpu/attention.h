@@ -27,6 +27,10 @@ class CpuAttention {
   CpuAttention(const DecoderShape& shape, DecodeKernel kernel, const CpuKernels& kernels,
                ThreadPool& pool);
 
+  DecodeKernel kernel() const { return kernel_; }
+  /// From the next Run on, decode tokens take this kernel.
+  void UseKernel(DecodeKernel kernel) { kernel_ = kernel; }
+
   /// Builds the step's work list. `batch` must stay as it is until the step has run.
   void Plan(const StepBatch& batch, const CpuKvCache& cache);
 
@@ -78,6 +82,7 @@ class CpuAttention {
 
   DecoderShape shape_;
   DecodeKernel kernel_;
+  DecodeKernel planned_kernel_;  ///< What the work list was built for.
   const CpuKernels& kernels_;
   ThreadPool& pool_;
   int32_t tile_queries_;

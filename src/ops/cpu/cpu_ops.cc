@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "tensor/host_copy.h"
 
 namespace decant {
 namespace {
@@ -192,6 +193,21 @@ std::unique_ptr<EmbeddingWeight> CpuOps::PackEmbedding(const RowSource& weight) 
 
 Status CpuOps::AllocateCache(int32_t pages, int32_t page_size) {
   cache_ = CpuKvCache(shape_.layers, shape_.kv_heads, shape_.head_dim, pages, page_size);
+  return {};
+}
+
+void CpuOps::Upload(std::span<const float> values, TensorView view) { UploadToHost(values, view); }
+
+void CpuOps::Download(TensorView view, std::span<float> values) const {
+  DownloadFromHost(view, values);
+}
+
+Status CpuOps::UseDecodeKernel(DecodeKernel kernel) {
+  if (kernel != DecodeKernel::kRows && kernel != DecodeKernel::kSplit) {
+    return Error(StatusCode::kUnimplemented,
+                 "the CPU has no decode kernel '{}'; it has rows, split", DecodeKernelName(kernel));
+  }
+  attention_.UseKernel(kernel);
   return {};
 }
 

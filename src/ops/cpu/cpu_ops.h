@@ -42,6 +42,21 @@ class CpuOps : public Ops {
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { cache_.Poison(page); }
+  DType cache_type() const override { return DType::kBf16; }
+  void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                 std::span<const float> values) override {
+    cache_.WritePage(layer, page, keys, values);
+  }
+  void ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                std::span<float> values) const override {
+    cache_.ReadPage(layer, page, keys, values);
+  }
+
+  void Upload(std::span<const float> values, TensorView view) override;
+  void Download(TensorView view, std::span<float> values) const override;
+
+  DecodeKernel decode_kernel() const override { return attention_.kernel(); }
+  Status UseDecodeKernel(DecodeKernel kernel) override;
 
   TensorView residual() override { return residual_.View(batch_->tokens()); }
   TensorView queries() override { return queries_.View(batch_->tokens()); }

@@ -87,6 +87,46 @@ void CpuKvCache::RangeBlocks(int32_t layer, int32_t kv_head, std::span<const int
   }
 }
 
+template <typename Visit>
+void CpuKvCache::ForPage(int32_t layer, int32_t page, Visit&& visit) const {
+  DECANT_CHECK(layer >= 0 && layer < layers_ && page >= 0 && page < pages_,
+               "page {} of {}, layer {} of {}", page, pages_, layer, layers_);
+  const int64_t v_half = static_cast<int64_t>(page_size_) * head_dim_;
+  int64_t index = 0;
+  for (int32_t slot = 0; slot < page_size_; ++slot) {
+    for (int32_t kv_head = 0; kv_head < kv_heads_; ++kv_head) {
+      const int64_t head = HeadOffset(layer, page, kv_head);
+      for (int32_t dim = 0; dim < head_dim_; ++dim) {
+        visit(head + KOffset(slot, dim), head + v_half + VOffset(slot, dim), index++);
+      }
+    }
+  }
+}
+
+void CpuKvCache::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                           std::span<const float> values) {
+  DECANT_CHECK(std::ssize(keys) == PageElements() && std::ssize(values) == PageElements(),
+               "{} keys and {} values for a page of {}", keys.size(), values.size(),
+               PageElements());
+  const std::span<Bf16> cache = buffer_.As<Bf16>();
+  ForPage(layer, page, [&](int64_t k, int64_t v, int64_t index) {
+    cache[k] = ToBf16(keys[index]);
+    cache[v] = ToBf16(values[index]);
+  });
+}
+
+void CpuKvCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                          std::span<float> values) const {
+  DECANT_CHECK(std::ssize(keys) == PageElements() && std::ssize(values) == PageElements(),
+               "{} keys and {} values for a page of {}", keys.size(), values.size(),
+               PageElements());
+  const std::span<const Bf16> cache = buffer_.As<Bf16>();
+  ForPage(layer, page, [&](int64_t k, int64_t v, int64_t index) {
+    keys[index] = ToFloat(cache[k]);
+    values[index] = ToFloat(cache[v]);
+  });
+}
+
 void CpuKvCache::Poison(int32_t page) {
   DECANT_CHECK(page >= 0 && page < pages_, "page {} of {}", page, pages_);
   const int64_t size = int64_t{2} * kv_heads_ * page_size_ * head_dim_;

@@ -35,11 +35,32 @@ class CpuKvCache {
   void RangeBlocks(int32_t layer, int32_t kv_head, std::span<const int32_t> pages, int32_t first,
                    int32_t keys, Bf16* scratch, const Bf16** k_blocks, const Bf16** v_blocks) const;
 
+  /// Writes and reads all of a page in one layer, [page_size, kv_heads, head_dim].
+  void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                 std::span<const float> values);
+  void ReadPage(int32_t layer, int32_t page, std::span<float> keys, std::span<float> values) const;
+
   /// Fills a page with NaN in every layer.
   void Poison(int32_t page);
 
  private:
   bool blocked() const { return page_size_ % kBlockTokens == 0; }
+  /// Where element `dim` of a slot's K (V) lies in the K (V) half of a head's part of a page.
+  int64_t KOffset(int32_t slot, int32_t dim) const {
+    if (!blocked()) return static_cast<int64_t>(slot) * head_dim_ + dim;
+    const int64_t block = static_cast<int64_t>(slot / kBlockTokens) * kBlockTokens * head_dim_;
+    return block + (static_cast<int64_t>(dim / 2) * kBlockTokens + slot % kBlockTokens) * 2 +
+           dim % 2;
+  }
+  int64_t VOffset(int32_t slot, int32_t dim) const {
+    if (!blocked()) return static_cast<int64_t>(slot) * head_dim_ + dim;
+    return (static_cast<int64_t>(slot / 2) * head_dim_ + dim) * 2 + slot % 2;
+  }
+  int64_t PageElements() const { return static_cast<int64_t>(page_size_) * kv_heads_ * head_dim_; }
+  /// Calls visit(place in buffer_ of the K, of the V, index into [page_size, kv_heads, head_dim])
+  /// for every element of a page.
+  template <typename Visit>
+  void ForPage(int32_t layer, int32_t page, Visit&& visit) const;
   int64_t HeadOffset(int32_t layer, int32_t page, int32_t kv_head) const {
     return ((static_cast<int64_t>(layer) * pages_ + page) * kv_heads_ + kv_head) * 2 * page_size_ *
            head_dim_;

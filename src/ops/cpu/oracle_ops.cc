@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "tensor/host_copy.h"
 
 namespace decant {
 namespace {
@@ -136,6 +137,34 @@ void OracleOps::PoisonPage(int32_t page) {
     std::fill_n(cache_.data() + (int64_t{layer} * pages_ + page) * size, size,
                 std::numeric_limits<float>::quiet_NaN());
   }
+}
+
+void OracleOps::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                          std::span<const float> values) {
+  const int64_t dim = shape_.head_dim;
+  float* place = cache_.data() + PageStart(layer, page);
+  for (int64_t head = 0; head < int64_t{page_size_} * shape_.kv_heads; ++head, place += 2 * dim) {
+    std::ranges::copy(keys.subspan(head * dim, dim), place);
+    std::ranges::copy(values.subspan(head * dim, dim), place + dim);
+  }
+}
+
+void OracleOps::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                         std::span<float> values) const {
+  const int64_t dim = shape_.head_dim;
+  const float* place = cache_.data() + PageStart(layer, page);
+  for (int64_t head = 0; head < int64_t{page_size_} * shape_.kv_heads; ++head, place += 2 * dim) {
+    std::copy_n(place, dim, keys.subspan(head * dim, dim).data());
+    std::copy_n(place + dim, dim, values.subspan(head * dim, dim).data());
+  }
+}
+
+void OracleOps::Upload(std::span<const float> values, TensorView view) {
+  UploadToHost(values, view);
+}
+
+void OracleOps::Download(TensorView view, std::span<float> values) const {
+  DownloadFromHost(view, values);
 }
 
 void OracleOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {

@@ -31,6 +31,22 @@ class OracleOps : public Ops {
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override;
+  /// In which nothing written is lost; with kBf16, what NormQkvRopeAppend writes is rounded before.
+  DType cache_type() const override { return DType::kF32; }
+  void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                 std::span<const float> values) override;
+  void ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                std::span<float> values) const override;
+
+  void Upload(std::span<const float> values, TensorView view) override;
+  void Download(TensorView view, std::span<float> values) const override;
+
+  /// All decode kernels are one and the same here.
+  DecodeKernel decode_kernel() const override { return decode_kernel_; }
+  Status UseDecodeKernel(DecodeKernel kernel) override {
+    decode_kernel_ = kernel;
+    return {};
+  }
 
   TensorView residual() override { return View(residual_, shape_.hidden); }
   TensorView queries() override { return View(queries_, shape_.heads * shape_.head_dim); }
@@ -59,11 +75,16 @@ class OracleOps : public Ops {
     return rounding_ == Rounding::kBf16 ? ToFloat(ToBf16(value)) : value;
   }
   void Rotate(float* head, int32_t position) const;
+  /// Where a page's first slot begins in cache_; slots hold [kv_heads][K, V][head_dim].
+  int64_t PageStart(int32_t layer, int32_t page) const {
+    return (int64_t{layer} * pages_ + page) * page_size_ * shape_.kv_heads * 2 * shape_.head_dim;
+  }
   /// The place of a position's K (part 0) or V (part 1) of a head.
   float* Slot(int32_t layer, const BatchRow& row, int32_t position, int32_t kv_head, int32_t part);
 
   DecoderShape shape_;
   Rounding rounding_;
+  DecodeKernel decode_kernel_ = DecodeKernel::kRows;
   int32_t pages_ = 0;
   int32_t page_size_ = 0;
   std::vector<float> cache_;
