@@ -9,6 +9,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(DECANT_CCACHE ccache)
 if(DECANT_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${DECANT_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${DECANT_CCACHE})
 endif()
 
 find_package(Threads REQUIRED)
@@ -22,12 +23,17 @@ endif()
 
 add_library(decant_options INTERFACE)
 target_include_directories(decant_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(decant_options INTERFACE -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor
-                                                -Woverloaded-virtual -ffp-contract=off)
+# nvcc takes other flags: decant_cuda_options.
+target_compile_options(
+  decant_options
+  INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-ffp-contract=off>"
+)
 target_link_libraries(decant_options INTERFACE Threads::Threads fmt::fmt-header-only)
 if(DECANT_SANITIZE)
-  target_compile_options(decant_options INTERFACE -fsanitize=${DECANT_SANITIZE} -fno-omit-frame-pointer
-                                                  -fno-sanitize-recover=all)
+  target_compile_options(
+    decant_options
+    INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${DECANT_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>"
+  )
   target_link_options(decant_options INTERFACE -fsanitize=${DECANT_SANITIZE})
 endif()
 
