@@ -5,9 +5,14 @@
 
 namespace decant {
 
+/// A token id that only the device knows: what the token's row sampled in the step before. For
+/// backends that sample themselves.
+inline constexpr int32_t kLastToken = -1;
+
 /// One row's part of a step: its queries are tokens [query_start, query_start + query_len) of the
 /// batch, at positions [context_len - query_len, context_len) of its request.
 struct BatchRow {
+  int32_t slot = 0;  ///< The row's place among the engine's rows.
   int32_t query_start = 0;
   int32_t query_len = 0;
   int32_t context_len = 0;
@@ -21,7 +26,8 @@ struct StepBatch {
   std::span<const int32_t> token_ids;   ///< [tokens]
   std::span<const int32_t> positions;   ///< [tokens]
   std::span<const int32_t> token_rows;  ///< [tokens], index into rows
-  std::span<const BatchRow> rows;       ///< [rows], in order of query_start
+  /// [rows], in order of query_start; decode tokens (query_len 1) before prompt chunks.
+  std::span<const BatchRow> rows;
 
   int32_t tokens() const { return static_cast<int32_t>(token_ids.size()); }
 };

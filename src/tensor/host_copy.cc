@@ -22,6 +22,9 @@ void UploadToHost(std::span<const float> values, TensorView view) {
     case DType::kBf16:
       std::ranges::transform(values, view.Row<Bf16>(0), ToBf16);
       return;
+    case DType::kF16:
+      std::ranges::transform(values, view.Row<F16>(0), ToF16);
+      return;
   }
 }
 
@@ -35,6 +38,10 @@ void DownloadFromHost(TensorView view, std::span<float> values) {
     case DType::kBf16:
       std::transform(view.Row<Bf16>(0), view.Row<Bf16>(0) + values.size(), values.data(),
                      [](Bf16 value) { return ToFloat(value); });
+      return;
+    case DType::kF16:
+      std::transform(view.Row<F16>(0), view.Row<F16>(0) + values.size(), values.data(),
+                     [](F16 value) { return ToFloat(value); });
       return;
   }
 }

@@ -5,10 +5,11 @@
 
 #include "base/check.h"
 #include "tensor/bf16.h"
+#include "tensor/f16.h"
 
 namespace decant {
 
-enum class DType { kF32, kBf16 };
+enum class DType { kF32, kBf16, kF16 };
 
 inline size_t DTypeSize(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
@@ -21,6 +22,10 @@ constexpr DType DTypeOf<float>() {
 template <>
 constexpr DType DTypeOf<Bf16>() {
   return DType::kBf16;
+}
+template <>
+constexpr DType DTypeOf<F16>() {
+  return DType::kF16;
 }
 
 /// A matrix [rows, cols] in somebody else's memory, row by row without gaps.

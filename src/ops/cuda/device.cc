@@ -1,0 +1,151 @@
+#include "ops/cuda/device.h"
+
+#include <algorithm>
+
+namespace decant {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+Status AllocationStatus(cudaError_t error, size_t bytes, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  if (error != cudaErrorMemoryAllocation) return CudaStatus(error, what);
+  cudaGetLastError();  // clears it: the caller may go on with less
+  return Error(StatusCode::kResourceExhausted, "{:.2f} GiB for {} are not free",
+               static_cast<double>(bytes) / kGib, what);
+}
+
+}  // namespace
+
+Status CudaStatus(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  return Error(StatusCode::kInternal, "CUDA, {}: {}", what, cudaGetErrorString(error));
+}
+
+int CountCudaDevices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+Expected<CudaDeviceInfo> OpenCudaDevice(int ordinal) {
+  const int count = CountCudaDevices();
+  if (count == 0) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "no CUDA device: there is no NVIDIA GPU, or no driver that knows CUDA {}.{}",
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return InvalidArgument("CUDA device {} does not exist; allowed: 0 to {}", ordinal, count - 1);
+  }
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(ordinal), "opening the device"));
+  cudaDeviceProp properties{};
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaGetDeviceProperties(&properties, ordinal), "reading the device's properties"));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "reading the device's memory"));
+  if (properties.major < 8) {
+    return Error(StatusCode::kUnimplemented,
+                 "{} has compute capability {}.{}; 8.0 (Ampere) or newer is supported",
+                 properties.name, properties.major, properties.minor);
+  }
+  return CudaDeviceInfo{.ordinal = ordinal,
+                        .name = properties.name,
+                        .compute_major = properties.major,
+                        .compute_minor = properties.minor,
+                        .multiprocessors = properties.multiProcessorCount,
+                        .memory_bytes = static_cast<int64_t>(total_bytes),
+                        .free_bytes = static_cast<int64_t>(free_bytes)};
+}
+
+Expected<DeviceBuffer> DeviceBuffer::Allocate(size_t bytes, std::string_view what) {
+  DeviceBuffer buffer;
+  void* data = nullptr;
+  DECANT_RETURN_IF_ERROR(
+      AllocationStatus(cudaMalloc(&data, std::max<size_t>(bytes, 1)), bytes, what));
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
+
+Expected<PinnedBuffer> PinnedBuffer::Allocate(size_t bytes, std::string_view what) {
+  PinnedBuffer buffer;
+  void* data = nullptr;
+  DECANT_RETURN_IF_ERROR(
+      AllocationStatus(cudaMallocHost(&data, std::max<size_t>(bytes, 1)), bytes, what));
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
+
+Expected<CudaStream> CudaStream::Create() {
+  CudaStream stream;
+  DECANT_RETURN_IF_ERROR(CudaStatus(
+      cudaStreamCreateWithFlags(&stream.stream_, cudaStreamNonBlocking), "creating a stream"));
+  return stream;
+}
+
+CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
+  std::swap(stream_, other.stream_);
+  return *this;
+}
+
+CudaStream::~CudaStream() {
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+Status CudaStream::Synchronize() const {
+  return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device");
+}
+
+Expected<CudaEvent> CudaEvent::Create() {
+  CudaEvent event;
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&event.event_), "creating an event"));
+  return event;
+}
+
+CudaEvent& CudaEvent::operator=(CudaEvent&& other) noexcept {
+  std::swap(event_, other.event_);
+  return *this;
+}
+
+CudaEvent::~CudaEvent() {
+  if (event_ != nullptr) cudaEventDestroy(event_);
+}
+
+Status CudaEvent::Record(const CudaStream& stream) const {
+  return CudaStatus(cudaEventRecord(event_, stream.get()), "recording an event");
+}
+
+Status CudaEvent::Wait() const {
+  return CudaStatus(cudaEventSynchronize(event_), "waiting for a step");
+}
+
+double CudaEvent::SecondsSince(const CudaEvent& begin) const {
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, begin.event_, event_) != cudaSuccess) return 0;
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+}  // namespace decant

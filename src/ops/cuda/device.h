@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace decant {
+
+/// Ok, or an internal error with CUDA's own words and what was being done.
+Status CudaStatus(cudaError_t error, std::string_view what);
+
+/// What a GPU is.
+struct CudaDeviceInfo {
+  int ordinal = 0;
+  std::string name;
+  int compute_major = 0;
+  int compute_minor = 0;
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;  ///< all there is
+  int64_t free_bytes = 0;    ///< when asked
+};
+
+/// How many usable GPUs there are; 0 without a driver.
+int CountCudaDevices();
+
+/// Makes `ordinal` the calling thread's device and describes it. Errors: no driver or no such
+/// device, with what there is; a compute capability below 8.0.
+Expected<CudaDeviceInfo> OpenCudaDevice(int ordinal);
+
+/// Memory of the device. Move-only.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// Errors: resource exhausted, with the bytes asked for and `what` they were for.
+  static Expected<DeviceBuffer> Allocate(size_t bytes, std::string_view what);
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  template <typename T>
+  T* As() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Host memory that the device can copy from and to without waiting. Move-only.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  static Expected<PinnedBuffer> Allocate(size_t bytes, std::string_view what);
+  PinnedBuffer(PinnedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  template <typename T>
+  T* As() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// A queue of work on the device. Move-only.
+class CudaStream {
+ public:
+  CudaStream() = default;
+  static Expected<CudaStream> Create();
+  CudaStream(CudaStream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  CudaStream& operator=(CudaStream&& other) noexcept;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream();
+
+  cudaStream_t get() const { return stream_; }
+  Status Synchronize() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A point in a stream, with the time it was passed. Move-only.
+class CudaEvent {
+ public:
+  CudaEvent() = default;
+  static Expected<CudaEvent> Create();
+  CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  CudaEvent& operator=(CudaEvent&& other) noexcept;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent();
+
+  cudaEvent_t get() const { return event_; }
+  Status Record(const CudaStream& stream) const;
+  Status Wait() const;  ///< Blocks the calling thread until the point is passed.
+  /// Seconds from `begin` to this; both must have been passed.
+  double SecondsSince(const CudaEvent& begin) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace decant

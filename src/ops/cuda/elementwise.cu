@@ -1,0 +1,269 @@
+#include <algorithm>
+
+#include "ops/cuda/element.cuh"
+#include "ops/cuda/elementwise.h"
+
+namespace decant {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Calls body(T{}) with the element type of `type`.
+template <typename Body>
+void WithType(CudaType type, Body&& body) {
+  if (type == CudaType::kF16) {
+    body(__half{});
+  } else {
+    body(__nv_bfloat16{});
+  }
+}
+
+template <typename T>
+__global__ void EmbedKernel(const T* table, int32_t hidden, StepArrays step,
+                            const int32_t* last_tokens, float* residual) {
+  const int32_t token = blockIdx.x;
+  int32_t id = step.token_ids[token];
+  if (id == kLastToken) id = last_tokens[step.row_slots[step.token_rows[token]]];
+  const T* row = table + static_cast<int64_t>(id) * hidden;
+  float* out = residual + static_cast<int64_t>(token) * hidden;
+  for (int32_t i = threadIdx.x * 8; i < hidden; i += blockDim.x * 8) {
+    float values[8];
+    Unpack8<T>(*reinterpret_cast<const uint4*>(row + i), values);
+    *reinterpret_cast<float4*>(out + i) = make_float4(values[0], values[1], values[2], values[3]);
+    *reinterpret_cast<float4*>(out + i + 4) =
+        make_float4(values[4], values[5], values[6], values[7]);
+  }
+}
+
+/// Rows of a matrix: all of them, or the listed ones. A kernel takes it by value.
+struct RowList {
+  static constexpr int32_t kMost = 256;
+  bool all = true;
+  int32_t rows[kMost];
+};
+
+template <typename T>
+__global__ void RmsNormKernel(const float* residual, RowList sources, const float* weight,
+                              float epsilon, int32_t hidden, T* out) {
+  const int32_t row = blockIdx.x;
+  const int64_t source = sources.all ? row : sources.rows[row];
+  const float* x = residual + source * hidden;
+  float squares = 0;
+  for (int32_t i = threadIdx.x * 4; i < hidden; i += kThreads * 4) {
+    const float4 v = *reinterpret_cast<const float4*>(x + i);
+    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  }
+  __shared__ float sums[kThreads / 32];
+  squares = WarpSum(squares);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+  __syncthreads();
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < kThreads / 32; ++i) total += sums[i];
+  const float scale = rsqrtf(total / static_cast<float>(hidden) + epsilon);
+  T* y = out + static_cast<int64_t>(row) * hidden;
+  for (int32_t i = threadIdx.x * 4; i < hidden; i += kThreads * 4) {
+    const float4 v = *reinterpret_cast<const float4*>(x + i);
+    const float4 w = *reinterpret_cast<const float4*>(weight + i);
+    auto* pairs = reinterpret_cast<typename Element<T>::Pair*>(y + i);
+    pairs[0] = Element<T>::FromFloat2(v.x * scale * w.x, v.y * scale * w.y);
+    pairs[1] = Element<T>::FromFloat2(v.z * scale * w.z, v.w * scale * w.w);
+  }
+}
+
+/// One warp a head of a token. A lane holds the dims lane + 32 j, so that both dims of a rotated
+/// pair are its own.
+template <typename T, int kHeadDim>
+__global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
+  constexpr int kPerLane = kHeadDim / 32;
+  constexpr int kHalf = kHeadDim / 2;
+  const int32_t token = blockIdx.x;
+  const int32_t lane = threadIdx.x % 32;
+  const int32_t head = blockIdx.y * (kThreads / 32) + threadIdx.x / 32;
+  const int32_t heads = args.shape.heads;
+  const int32_t kv_heads = args.shape.kv_heads;
+  const int32_t all_heads = heads + 2 * kv_heads;
+  if (head >= all_heads) return;
+
+  const int64_t column = static_cast<int64_t>(head) * kHeadDim + lane;
+  const float* in = args.qkv + static_cast<int64_t>(token) * all_heads * kHeadDim + column;
+  float x[kPerLane];
+#pragma unroll
+  for (int j = 0; j < kPerLane; ++j) {
+    x[j] = in[32 * j];
+    if (args.bias != nullptr) x[j] += args.bias[column + 32 * j];
+  }
+
+  const int32_t position = step.positions[token];
+  if (head < heads + kv_heads) {
+    const float* norm = head < heads ? args.q_norm : args.k_norm;
+    if (norm != nullptr) {
+      float squares = 0;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) squares += x[j] * x[j];
+      const float scale = rsqrtf(WarpSum(squares) / kHeadDim + args.epsilon);
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) x[j] = x[j] * scale * norm[lane + 32 * j];
+    }
+    const auto* rotations = reinterpret_cast<const float2*>(args.rotations) +
+                            static_cast<int64_t>(position) * kHalf + lane;
+#pragma unroll
+    for (int j = 0; j < kPerLane / 2; ++j) {
+      const float2 rotation = rotations[32 * j];
+      const float low = x[j];
+      const float high = x[j + kPerLane / 2];
+      x[j] = low * rotation.x - high * rotation.y;
+      x[j + kPerLane / 2] = high * rotation.x + low * rotation.y;
+    }
+  }
+
+  T* out;
+  if (head < heads) {
+    out = static_cast<T*>(args.queries) + static_cast<int64_t>(token) * heads * kHeadDim +
+          head * kHeadDim;
+  } else {
+    const int32_t row = step.token_rows[token];
+    const int32_t page =
+        step.block_tables[row * step.table_stride + position / args.cache.page_size];
+    const bool is_value = head >= heads + kv_heads;
+    const int32_t kv_head = head - heads - (is_value ? kv_heads : 0);
+    out = static_cast<T*>(is_value ? args.cache.v : args.cache.k) + page * args.cache.page_stride +
+          kv_head * args.cache.head_stride +
+          static_cast<int64_t>(position % args.cache.page_size) * kHeadDim;
+  }
+#pragma unroll
+  for (int j = 0; j < kPerLane; ++j) out[lane + 32 * j] = Element<T>::From(x[j]);
+}
+
+template <typename T>
+__global__ void SiluMulKernel(const T* gate_up, int32_t intermediate, T* out) {
+  const int64_t token = blockIdx.y;
+  const int32_t i = (blockIdx.x * kThreads + threadIdx.x) * 8;
+  if (i >= intermediate) return;
+  const T* gate_row = gate_up + token * 2 * intermediate;
+  float gate[8];
+  float up[8];
+  Unpack8<T>(*reinterpret_cast<const uint4*>(gate_row + i), gate);
+  Unpack8<T>(*reinterpret_cast<const uint4*>(gate_row + intermediate + i), up);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) gate[j] = gate[j] / (1.0F + __expf(-gate[j])) * up[j];
+  *reinterpret_cast<uint4*>(out + token * intermediate + i) = Pack8<T>(gate);
+}
+
+template <typename T>
+__global__ void ConvertKernel(const float* values, int64_t count, T* out) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 8;
+  if (i >= count) return;
+  float v[8];
+  *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(values + i);
+  *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(values + i + 4);
+  *reinterpret_cast<uint4*>(out + i) = Pack8<T>(v);
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+__device__ uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+template <typename T>
+__global__ void RandomFillKernel(uint64_t seed, float limit, int64_t count, T* out) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const uint64_t bits = Mix(Mix(seed) + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15ULL);
+  const float unit = static_cast<float>(bits >> 40) * 0x1p-24F;
+  out[i] = Element<T>::From((2 * unit - 1) * limit);
+}
+
+__global__ void PoisonKernel(uint16_t* data, int64_t count) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) data[i] = 0x7fff;  // NaN in fp16 and in bf16
+}
+
+unsigned Blocks(int64_t items) { return static_cast<unsigned>((items + kThreads - 1) / kThreads); }
+
+}  // namespace
+
+void LaunchEmbed(CudaType type, const void* table, int32_t hidden, const StepArrays& step,
+                 const int32_t* last_tokens, float* residual, cudaStream_t stream) {
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    EmbedKernel<T><<<step.tokens, 192, 0, stream>>>(static_cast<const T*>(table), hidden, step,
+                                                    last_tokens, residual);
+  });
+}
+
+void LaunchRmsNorm(CudaType type, const float* residual, const float* weight, float epsilon,
+                   int32_t rows, int32_t hidden, void* out, cudaStream_t stream) {
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    RmsNormKernel<T><<<rows, kThreads, 0, stream>>>(residual, RowList{}, weight, epsilon, hidden,
+                                                    static_cast<T*>(out));
+  });
+}
+
+void LaunchRmsNormOf(CudaType type, const float* residual, std::span<const int32_t> tokens,
+                     const float* weight, float epsilon, int32_t hidden, void* out,
+                     cudaStream_t stream) {
+  for (size_t first = 0; first < tokens.size(); first += RowList::kMost) {
+    const std::span<const int32_t> part =
+        tokens.subspan(first, std::min<size_t>(RowList::kMost, tokens.size() - first));
+    RowList list{.all = false};
+    std::ranges::copy(part, list.rows);
+    WithType(type, [&](auto t) {
+      using T = decltype(t);
+      RmsNormKernel<T><<<static_cast<unsigned>(part.size()), kThreads, 0, stream>>>(
+          residual, list, weight, epsilon, hidden, static_cast<T*>(out) + first * hidden);
+    });
+  }
+}
+
+void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays& step,
+                     cudaStream_t stream) {
+  constexpr int32_t kWarps = kThreads / 32;
+  const int32_t all_heads = args.shape.heads + 2 * args.shape.kv_heads;
+  const dim3 grid(step.tokens, (all_heads + kWarps - 1) / kWarps);
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    if (args.shape.head_dim == 64) {
+      FinishQkvKernel<T, 64><<<grid, kThreads, 0, stream>>>(args, step);
+    } else {
+      FinishQkvKernel<T, 128><<<grid, kThreads, 0, stream>>>(args, step);
+    }
+  });
+}
+
+void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t intermediate,
+                   void* out, cudaStream_t stream) {
+  const dim3 grid(Blocks(intermediate / 8), tokens);
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    SiluMulKernel<T><<<grid, kThreads, 0, stream>>>(static_cast<const T*>(gate_up), intermediate,
+                                                    static_cast<T*>(out));
+  });
+}
+
+void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
+                   cudaStream_t stream) {
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    ConvertKernel<T>
+        <<<Blocks(count / 8), kThreads, 0, stream>>>(values, count, static_cast<T*>(out));
+  });
+}
+
+void LaunchRandomFill(CudaType type, uint64_t seed, float limit, int64_t count, void* out,
+                      cudaStream_t stream) {
+  WithType(type, [&](auto t) {
+    using T = decltype(t);
+    RandomFillKernel<T>
+        <<<Blocks(count), kThreads, 0, stream>>>(seed, limit, count, static_cast<T*>(out));
+  });
+}
+
+void LaunchPoison(void* data, int64_t count, cudaStream_t stream) {
+  PoisonKernel<<<Blocks(count), kThreads, 0, stream>>>(static_cast<uint16_t*>(data), count);
+}
+
+}  // namespace decant

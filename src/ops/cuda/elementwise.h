@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+
+#include "ops/cuda/step_arrays.h"
+
+namespace decant {
+
+/// residual [tokens, hidden] fp32 = table[id of each token].
+void LaunchEmbed(CudaType type, const void* table, int32_t hidden, const StepArrays& step,
+                 const int32_t* last_tokens, float* residual, cudaStream_t stream);
+
+/// out [rows, hidden] = RMSNorm of residual [rows, hidden] * weight.
+void LaunchRmsNorm(CudaType type, const float* residual, const float* weight, float epsilon,
+                   int32_t rows, int32_t hidden, void* out, cudaStream_t stream);
+
+/// The same of some rows of residual: out row i is of row tokens[i].
+void LaunchRmsNormOf(CudaType type, const float* residual, std::span<const int32_t> tokens,
+                     const float* weight, float epsilon, int32_t hidden, void* out,
+                     cudaStream_t stream);
+
+/// What follows the QKV product.
+struct FinishQkvArgs {
+  const float* qkv = nullptr;        ///< [tokens, (heads + 2 kv_heads) * head_dim]
+  const float* bias = nullptr;       ///< the same columns, or null
+  const float* q_norm = nullptr;     ///< [head_dim], or null
+  const float* k_norm = nullptr;     ///< [head_dim], or null
+  const float* rotations = nullptr;  ///< [max_positions, head_dim / 2, 2]: cosine, sine
+  float epsilon = 0;
+  AttentionShape shape;
+  void* queries = nullptr;  ///< out [tokens, heads * head_dim]
+  CachePages cache;         ///< K and V are written to their slots
+};
+
+/// Bias, norms of q and k heads, rotary embedding; q to `queries`, K and V to the cache.
+void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays& step,
+                     cudaStream_t stream);
+
+/// out [tokens, intermediate] = SiLU(gate) * up, gate_up [tokens, 2 * intermediate].
+void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t intermediate,
+                   void* out, cudaStream_t stream);
+
+/// out[i] = values[i] in `type`. count: a multiple of 8.
+void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
+                   cudaStream_t stream);
+
+/// Uniform numbers in [-limit, limit) from a counter-based generator: element i depends on `seed`
+/// and i only.
+void LaunchRandomFill(CudaType type, uint64_t seed, float limit, int64_t count, void* out,
+                      cudaStream_t stream);
+
+/// Fills `count` elements with NaN bits.
+void LaunchPoison(void* data, int64_t count, cudaStream_t stream);
+
+}  // namespace decant

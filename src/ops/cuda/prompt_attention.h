@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ops/cuda/step_arrays.h"
+
+namespace decant {
+
+/// Query rows of one tile: the query heads of a KV head and the chunk's tokens are packed together,
+/// row = token * group + head in group.
+inline constexpr int32_t kPromptTileRows = 64;
+
+/// How many tiles a chunk of `query_len` tokens takes for one KV head.
+inline int32_t PromptTiles(int32_t query_len, int32_t group) {
+  return (query_len * group + kPromptTileRows - 1) / kPromptTileRows;
+}
+
+/// Lets the device run the kernel with the shared memory it needs; once a device.
+cudaError_t PreparePromptAttention();
+
+/// The prompt kernel: causal attention of the step's prompt chunks, each query against all earlier
+/// positions of its request and its own.
+///
+/// Keys are taken in tiles of 64 at absolute positions, in order, by one block, so that a query's
+/// sums depend neither on how its prompt is cut into chunks nor on the rest of the batch.
+/// queries, attended: [tokens, heads * head_dim]. Any page size that is a multiple of 16; head_dim
+/// 64 or 128; any number of query heads a KV head. Nothing past a row's context is read.
+void LaunchPromptAttention(CudaType type, const AttentionShape& shape, const StepArrays& step,
+                           const CachePages& cache, const void* queries, void* attended,
+                           cudaStream_t stream);
+
+}  // namespace decant

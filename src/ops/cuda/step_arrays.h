@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/step_batch.h"
+
+namespace decant {
+
+/// Element types that the CUDA kernels compute in; sums are fp32 everywhere.
+enum class CudaType { kF16, kBf16 };
+
+/// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in
+/// `rows`, and their tokens are the first tokens.
+struct StepArrays {
+  int32_t tokens = 0;
+  int32_t rows = 0;
+  int32_t decode_rows = 0;
+  int32_t prompt_tiles = 0;
+  int32_t table_stride = 0;  ///< Entries of one row's block table.
+
+  /// [tokens]; kLastToken: what the token's row sampled in the step before.
+  const int32_t* token_ids = nullptr;
+  const int32_t* positions = nullptr;     ///< [tokens]
+  const int32_t* token_rows = nullptr;    ///< [tokens]
+  const int32_t* query_starts = nullptr;  ///< [rows]
+  const int32_t* query_lens = nullptr;    ///< [rows]
+  const int32_t* context_lens = nullptr;  ///< [rows]
+  const int32_t* row_slots = nullptr;     ///< [rows], the row's place in the engine's batch
+  const int32_t* block_tables = nullptr;  ///< [rows, table_stride]
+  /// [prompt_tiles, 2]: row, first query row of it.
+  const int32_t* prompt_tiles_at = nullptr;
+};
+
+/// One layer's K and V in device memory. Element (page, kv head, slot, dim) of K lies at
+/// page * page_stride + kv_head * head_stride + slot * head_dim + dim; V at the same place of `v`.
+struct CachePages {
+  void* k = nullptr;
+  void* v = nullptr;
+  int64_t page_stride = 0;  ///< elements
+  int64_t head_stride = 0;  ///< elements
+  int32_t page_size = 0;    ///< slots
+};
+
+/// What the attention kernels need of the model.
+struct AttentionShape {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t group() const { return heads / kv_heads; }
+};
+
+}  // namespace decant

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/status.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/step_arrays.h"
+#include "ops/step_batch.h"
+
+namespace decant {
+
+/// Brings steps' batches to the device: everything that a step needs is packed into one pinned
+/// buffer and copied at once. Two buffers take turns, so that a step can be packed while the one
+/// before it runs.
+class StepUpload {
+ public:
+  struct Limits {
+    int32_t tokens = 0;
+    int32_t rows = 0;
+    int32_t pages_per_row = 0;
+    int32_t group = 1;  ///< query heads a KV head
+  };
+
+  static Expected<StepUpload> Create(const Limits& limits);
+
+  /// Packs `batch` and queues its copy. Rows of query length 1 must come first. Waits only for the
+  /// copy of the step before the last. Poisons unused table entries.
+  Expected<StepArrays> Send(const StepBatch& batch, const CudaStream& stream);
+
+ private:
+  struct Slot {
+    PinnedBuffer host;
+    DeviceBuffer device;
+    CudaEvent copied;
+    bool used = false;
+  };
+
+  Limits limits_;
+  int64_t capacity_ = 0;  ///< int32s of a slot
+  std::array<Slot, 2> slots_;
+  int turn_ = 0;
+};
+
+}  // namespace decant
