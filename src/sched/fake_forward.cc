@@ -13,8 +13,8 @@ constexpr int32_t kNoPosition = -1;
 
 template <typename... Args>
 Status Illegal(const PlannedRow& row, fmt::format_string<Args...> format, Args&&... args) {
-  return Error(StatusCode::kInternal, "request {} in row {}: {}", row.request, row.row,
-               fmt::format(format, std::forward<Args>(args)...));
+  return Error(StatusCode::kInternal, "request {}, sample {}, in row {}: {}", row.request,
+               row.sample, row.row, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace
@@ -42,6 +42,7 @@ Expected<StepResult> FakeForward::Run(const StepPlan& plan) {
   std::ranges::fill(last_token_, std::nullopt);
   for (const PlannedRow& row : plan.rows) {
     DECANT_RETURN_IF_ERROR(ReadHistory(row));
+    if (history_observer_) history_observer_(row, history_);
     if (!row.samples) continue;
     const Token token = NextToken(history_, row.sampling, row.sample_index);
     last_token_[row.row] = token;
@@ -73,7 +74,12 @@ Status FakeForward::Append(const PlannedRow& row) {
     }
   }
   for (int32_t i = 0; i < row.query_len; ++i) {
-    SlotAt(row, first + i) = {first + i, decodes ? *last_token_[row.row] : row.prompt_tokens[i]};
+    Slot& slot = SlotAt(row, first + i);
+    if (slot.position != kNoPosition) {
+      return Illegal(row, "the slot of position {} was written before, for position {}", first + i,
+                     slot.position);
+    }
+    slot = {first + i, decodes ? *last_token_[row.row] : row.prompt_tokens[i]};
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 namespace decant {
 namespace {
@@ -27,6 +28,15 @@ TEST(RequestTest, RefusesSamplingParametersByName) {
       {{.top_p = 1.5F}, "top_p is 1.5: allowed is above 0 and at most 1"},
   };
   for (const Case& c : cases) EXPECT_EQ(ValidateSampling(c.sampling).message(), c.message);
+}
+
+TEST(RequestTest, EachSampleHasASeedOfItsOwnAndTheFirstTheRequests) {
+  std::set<uint64_t> seeds;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
+    EXPECT_EQ(SampleSeed(seed, 0), seed);
+    for (int32_t sample = 0; sample < 100; ++sample) seeds.insert(SampleSeed(seed, sample));
+  }
+  EXPECT_EQ(seeds.size(), 300);
 }
 
 TEST(RequestTest, RefusesWhatCanNeverRunWithTheNumbers) {

@@ -1,6 +1,8 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -32,25 +34,45 @@ Scheduler::Scheduler(const SchedulerConfig& config, PagePool& pool) : config_(co
 
 Status Scheduler::Validate(const Request& request) const {
   DECANT_RETURN_IF_ERROR(ValidateRequest(request, config_.limits));
-  const auto prompt_len = Narrow<int32_t>(request.prompt.size());
-  const int32_t pages = pool_.PagesFor(prompt_len + request.max_new_tokens);
+  if (request.samples < 1 || request.samples > config_.max_batch) {
+    return InvalidArgument("samples is {}: allowed are 1 to {} (max_batch)", request.samples,
+                           config_.max_batch);
+  }
+  const int64_t pages = pool_.PagesFor(PagesOf(request, request.samples));
   if (pages > pool_.num_pages()) {
+    const std::string samples =
+        request.samples == 1 ? "" : fmt::format("{} samples of ", request.samples);
     return Error(StatusCode::kResourceExhausted,
-                 "a prompt of {} tokens and a budget of {} need {} pages of {}: the pool has {}",
-                 prompt_len, request.max_new_tokens, pages, pool_.page_size(), pool_.num_pages());
+                 "{}a prompt of {} tokens and a budget of {} need {} pages of {}: the pool has {}",
+                 samples, request.prompt.size(), request.max_new_tokens, pages, pool_.page_size(),
+                 pool_.num_pages());
   }
   return {};
+}
+
+/// A valid request's reservation. The prompt's last token is not shared: each sample needs its
+/// logits. Nothing is where each sample reports on the whole prompt.
+PageGroup Scheduler::PagesOf(const Request& request, int32_t samples) const {
+  const auto prompt_len = Narrow<int32_t>(request.prompt.size());
+  const bool shares = samples > 1 && !request.sampling.prompt_logprobs;
+  return {.tokens = prompt_len + request.max_new_tokens,
+          .shared_tokens = shares ? prompt_len - 1 : 0,
+          .leases = samples};
 }
 
 Status Scheduler::Submit(Request request) {
   DECANT_RETURN_IF_ERROR(Validate(request));
   const RequestId id = request.id;
   const bool holds_row = std::ranges::any_of(
-      rows_, [id](const std::optional<Row>& row) { return row && row->request.id == id; });
+      rows_, [id](const std::optional<Row>& row) { return row && row->group->request.id == id; });
   if (holds_row || waiting_by_id_.contains(id)) {
     return InvalidArgument("request {} is here already", id);
   }
-  waiting_by_id_[id] = waiting_.insert(waiting_.end(), std::move(request));
+  auto group = std::make_shared<Group>();
+  group->samples.resize(request.samples);
+  std::iota(group->samples.begin(), group->samples.end(), 0);
+  group->request = std::move(request);
+  waiting_by_id_[id] = waiting_.insert(waiting_.end(), std::move(group));
   return {};
 }
 
@@ -69,43 +91,65 @@ const StepPlan& Scheduler::Next() {
 }
 
 void Scheduler::Admit() {
+  auto free_rows = std::ranges::count_if(rows_, [](const auto& row) { return !row; });
   while (!waiting_.empty()) {
-    const auto place = std::ranges::find_if(rows_, [](const auto& row) { return !row; });
-    if (place == rows_.end()) return;
-    Request& head = waiting_.front();
-    const auto tokens = Narrow<int32_t>(head.prompt.size()) + head.max_new_tokens;
-    std::optional<PageLease> lease = pool_.Reserve(tokens);
-    if (!lease) return;
-    waiting_by_id_.erase(head.id);
-    place->emplace(Row{.request = std::move(head), .lease = *std::move(lease)});
+    const std::shared_ptr<Group> group = waiting_.front();
+    if (std::cmp_greater(group->samples.size(), free_rows)) return;
+    const PageGroup pages = PagesOf(group->request, Narrow<int32_t>(group->samples.size()));
+    std::optional<std::vector<PageLease>> leases = pool_.ReserveGroup(pages);
+    if (!leases) return;
+    group->shared_len = pool_.SharedPages(pages) * pool_.page_size();
+    auto place = rows_.begin();
+    for (size_t i = 0; i < group->samples.size(); ++i) {
+      place = std::find_if(place, rows_.end(), [](const auto& row) { return !row; });
+      const int32_t sample = group->samples[i];
+      place->emplace(Row{.group = group,
+                         .sample = sample,
+                         .sampling = group->request.sampling,
+                         .lease = std::move((*leases)[i])});
+      (*place)->sampling.seed = SampleSeed(group->request.sampling.seed, sample);
+      running_.push_back(Narrow<int32_t>(place - rows_.begin()));
+      --free_rows;
+    }
+    waiting_by_id_.erase(group->request.id);
     waiting_.pop_front();
-    running_.push_back(Narrow<int32_t>(place - rows_.begin()));
   }
 }
 
 /// Adds the row's share of the step to the plan, if it has one.
 void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
   Row& row = *rows_[index];
-  const auto prompt_len = Narrow<int32_t>(row.request.prompt.size());
-  PlannedRow planned{.request = row.request.id,
+  Group& group = *row.group;
+  const Request& request = group.request;
+  const auto prompt_len = Narrow<int32_t>(request.prompt.size());
+  if (row.context_len < group.shared_len) {
+    if (plan.step < group.shared_ready) return;  // An older sample goes on in this very step.
+    row.context_len = group.shared_planned;
+  }
+  PlannedRow planned{.request = request.id,
+                     .sample = row.sample,
                      .row = index,
-                     .prompt = row.request.prompt,
-                     .stop_tokens = row.request.stop_tokens,
+                     .prompt = request.prompt,
+                     .stop_tokens = request.stop_tokens,
                      .pages = row.lease.pages(),
-                     .sampling = row.request.sampling,
+                     .sampling = row.sampling,
                      .sample_index = static_cast<uint64_t>(row.samples_planned)};
   if (row.context_len < prompt_len) {
     planned.query_len =
         std::min(prompt_len - row.context_len, config_.chunk_tokens - plan.prompt_tokens);
-    planned.prompt_tokens =
-        std::span(row.request.prompt).subspan(row.context_len, planned.query_len);
+    planned.prompt_tokens = std::span(request.prompt).subspan(row.context_len, planned.query_len);
     plan.prompt_tokens += planned.query_len;
-  } else if (row.samples_planned < row.request.max_new_tokens) {
+  } else if (row.samples_planned < request.max_new_tokens) {
     planned.query_len = 1;
     ++plan.decode_tokens;
   }
   if (planned.query_len == 0) return;
+  const bool reads_shared = row.context_len < group.shared_len;
   row.context_len += planned.query_len;
+  if (reads_shared) {
+    group.shared_planned = std::min(row.context_len, group.shared_len);
+    group.shared_ready = plan.step + 1;
+  }
   planned.context_len = row.context_len;
   planned.samples = row.context_len >= prompt_len;
   if (planned.samples) ++row.samples_planned;
@@ -139,10 +183,12 @@ std::span<const TokenEvent> Scheduler::Commit(const StepResult& result) {
 TokenEvent Scheduler::AppendToken(Row& row, const SampledToken& sampled) {
   ++row.tokens_committed;
   const Token token = sampled.token;
-  TokenEvent event{.request = row.request.id, .token = token, .sampled = &sampled};
-  if (std::ranges::find(row.request.stop_tokens, token) != row.request.stop_tokens.end()) {
+  const Request& request = row.group->request;
+  TokenEvent event{
+      .request = request.id, .sample = row.sample, .token = token, .sampled = &sampled};
+  if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
     event.finish = FinishReason::kEndOfText;
-  } else if (row.tokens_committed == row.request.max_new_tokens) {
+  } else if (row.tokens_committed == request.max_new_tokens) {
     event.finish = FinishReason::kBudget;
   }
   row.ended = event.finish.has_value();
@@ -155,12 +201,30 @@ bool Scheduler::End(RequestId id) {
     waiting_by_id_.erase(waiting);
     return true;
   }
-  const auto running =
-      std::ranges::find(running_, id, [this](int32_t index) { return rows_[index]->request.id; });
-  if (running == running_.end()) return false;
-  rows_[*running]->ended = true;
-  FreeEndedRows();
-  return true;
+  return EndRows([id](const Row& row) { return row.group->request.id == id; });
+}
+
+bool Scheduler::End(RequestId id, int32_t sample) {
+  if (const auto waiting = waiting_by_id_.find(id); waiting != waiting_by_id_.end()) {
+    std::vector<int32_t>& samples = (*waiting->second)->samples;
+    if (samples.size() > 1) return std::erase(samples, sample) > 0;
+    return samples.front() == sample && End(id);
+  }
+  return EndRows(
+      [id, sample](const Row& row) { return row.group->request.id == id && row.sample == sample; });
+}
+
+/// Ends the running rows for which `ends` holds; true if there are any.
+template <typename Predicate>
+bool Scheduler::EndRows(Predicate ends) {
+  bool any = false;
+  for (const int32_t index : running_) {
+    if (!ends(*rows_[index])) continue;
+    rows_[index]->ended = true;
+    any = true;
+  }
+  if (any) FreeEndedRows();
+  return any;
 }
 
 void Scheduler::Abandon() {

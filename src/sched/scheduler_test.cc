@@ -25,13 +25,18 @@ Request MakeRequest(RequestId id, int32_t prompt_len, int32_t budget) {
   return request;
 }
 
-/// "id@row query/context", with ! where the row samples: the whole of a plan in one string.
+std::string Name(RequestId request, int32_t sample) {
+  return sample == 0 ? fmt::format("{}", request) : fmt::format("{}.{}", request, sample);
+}
+
+/// "id@row query/context", with ".sample" after the id where it is not 0 and ! where the row
+/// samples: the whole of a plan in one string.
 std::string Describe(const StepPlan& plan) {
   std::string text;
   for (const PlannedRow& row : plan.rows) {
     if (!text.empty()) text += ", ";
-    text += fmt::format("{}@{} {}/{}{}", row.request, row.row, row.query_len, row.context_len,
-                        row.samples ? "!" : "");
+    text += fmt::format("{}@{} {}/{}{}", Name(row.request, row.sample), row.row, row.query_len,
+                        row.context_len, row.samples ? "!" : "");
   }
   return text;
 }
@@ -44,7 +49,7 @@ StepResult Result(uint64_t step, std::vector<SampledToken> tokens) {
 std::vector<std::string> Describe(std::span<const TokenEvent> events) {
   std::vector<std::string> texts;
   for (const TokenEvent& event : events) {
-    texts.push_back(fmt::format("{}:{} {}", event.request, event.token,
+    texts.push_back(fmt::format("{}:{} {}", Name(event.request, event.sample), event.token,
                                 event.finish ? FinishReasonName(*event.finish) : "goes on"));
   }
   return texts;
@@ -212,6 +217,124 @@ TEST(SchedulerTest, ARequestCanEndWaitingRunningAndInFlight) {
   EXPECT_FALSE(scheduler.End(77));
 }
 
+Request MakeGroup(RequestId id, int32_t prompt_len, int32_t budget, int32_t samples) {
+  Request request = MakeRequest(id, prompt_len, budget);
+  request.samples = samples;
+  request.sampling = {.temperature = 1.0F, .seed = 5};
+  return request;
+}
+
+std::vector<int32_t> Pages(const PlannedRow& row) { return {row.pages.begin(), row.pages.end()}; }
+
+TEST(SchedulerTest, SamplesShareWhatTheOldestComputesAndPart) {
+  PagePool pool(16, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 11, 5, 3)).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 8/8");
+  EXPECT_EQ(pool.free_pages(), 16 - 2 - 3 * 2) << "positions 0 to 7 once, 8 to 15 thrice";
+  const StepPlan& plan = scheduler.Next();
+  EXPECT_EQ(Describe(plan), "1@0 3/11!, 1.1@1 3/11!, 1.2@2 2/10");
+  EXPECT_THAT(Pages(plan.rows[0]), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Pages(plan.rows[1]), ElementsAre(0, 1, 4, 5));
+  EXPECT_THAT(Pages(plan.rows[2]), ElementsAre(0, 1, 6, 7));
+  EXPECT_THAT(plan.rows[1].prompt_tokens, ElementsAre(108, 109, 110));
+  EXPECT_EQ(plan.rows[1].prompt.size(), 11) << "whole, though its beginning is another's work";
+  EXPECT_EQ(plan.rows[0].sampling.seed, 5);
+  EXPECT_EQ(plan.rows[1].sampling.seed, SampleSeed(5, 1));
+  EXPECT_EQ(plan.rows[2].sampling.seed, SampleSeed(5, 2));
+  scheduler.Commit(Result(0, {}));
+  EXPECT_THAT(Describe(scheduler.Commit(Result(1, {{1, 0, kStop}, {1, 1, 6}}))),
+              ElementsAre("1:999 end of text", "1.1:6 goes on"));
+  EXPECT_EQ(pool.free_pages(), 10) << "its own pages are back, the shared ones are not";
+  EXPECT_EQ(Describe(scheduler.Next()), "1.1@1 1/12!, 1.2@2 1/11!");
+  EXPECT_EQ(scheduler.running(), 2);
+  EXPECT_THAT(Describe(scheduler.Commit(Result(2, {{1, 1, 7}, {1, 2, 8}}))),
+              ElementsAre("1.1:7 goes on", "1.2:8 goes on"));
+  EXPECT_TRUE(scheduler.End(1, 1));
+  EXPECT_FALSE(scheduler.End(1, 1));
+  EXPECT_FALSE(scheduler.End(1, 3));
+  EXPECT_EQ(pool.free_pages(), 12);
+  EXPECT_TRUE(scheduler.End(1));
+  EXPECT_EQ(pool.free_pages(), 16);
+  EXPECT_TRUE(scheduler.idle());
+}
+
+TEST(SchedulerTest, SamplesWaitForTheStepAfterTheSharedPositions) {
+  SchedulerConfig config = kConfig;
+  config.chunk_tokens = 64;
+  PagePool pool(64, 4);
+  Scheduler scheduler(config, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 9, 2, 2)).ok());
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(2, 3, 1)).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 9/9!, 2@2 3/3!") << "others do not wait";
+  const StepPlan& plan = scheduler.Next();
+  EXPECT_EQ(Describe(plan), "1@0 1/10!, 1.1@1 1/9!");
+  EXPECT_THAT(plan.rows[0].prompt_tokens, IsEmpty());
+  EXPECT_THAT(plan.rows[1].prompt_tokens, ElementsAre(108)) << "the last token is never shared";
+}
+
+TEST(SchedulerTest, APromptWithinOnePageOrOneThatReportsOnItselfIsNotShared) {
+  PagePool pool(16, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 4, 4, 2)).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 4/4!, 1.1@1 4/4!");
+  EXPECT_EQ(pool.free_pages(), 12);
+  Request reporting = MakeGroup(2, 9, 3, 2);
+  reporting.sampling.prompt_logprobs = 0;
+  ASSERT_TRUE(scheduler.Submit(reporting).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 1/5!, 1.1@1 1/5!, 2@2 8/8");
+  EXPECT_EQ(pool.free_pages(), 6);
+}
+
+TEST(SchedulerTest, TheNextSampleTakesOverWhereTheOldestEnded) {
+  PagePool pool(32, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 19, 4, 3)).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 8/8");
+  EXPECT_TRUE(scheduler.End(1, 0));
+  EXPECT_EQ(Describe(scheduler.Next()), "1.1@1 8/16") << "behind the step in flight";
+  EXPECT_EQ(pool.free_pages(), 32 - 4 - 3 * 2);
+  scheduler.Commit(Result(0, {}));
+  EXPECT_EQ(pool.free_pages(), 32 - 4 - 2 * 2);
+  EXPECT_EQ(Describe(scheduler.Next()), "1.1@1 3/19!, 1.2@2 3/19!");
+}
+
+TEST(SchedulerTest, SamplesStartTogetherOrHoldUpAllBehindThem) {
+  PagePool pool(12, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 2, 1, 2)).ok());
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(2, 2, 1, 3)).ok());
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(3, 2, 1)).ok());
+  EXPECT_EQ(Describe(scheduler.Next()), "1@0 2/2!, 1.1@1 2/2!") << "two rows are left, not three";
+  EXPECT_EQ(scheduler.waiting(), 2) << "requests";
+  scheduler.Commit(Result(0, {{1, 0, 5}, {1, 1, 5}}));
+  EXPECT_EQ(Describe(scheduler.Next()), "2@0 2/2!, 2.1@1 2/2!, 2.2@2 2/2!, 3@3 2/2!");
+  scheduler.Commit(Result(1, {{2, 0, 5}, {2, 1, 5}, {2, 2, 5}, {3, 3, 5}}));
+
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(4, 6, 2)).ok());    // 2 pages
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(5, 9, 10, 3)).ok());  // 2 + 3 * 3
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(6, 2, 1)).ok());    // 1
+  EXPECT_EQ(Describe(scheduler.Next()), "4@0 6/6!") << "ten pages are left, not eleven";
+  EXPECT_TRUE(scheduler.End(5, 1)) << "waiting";
+  EXPECT_FALSE(scheduler.End(5, 1));
+  EXPECT_EQ(Describe(scheduler.Next()), "4@0 1/7!, 5@1 8/8");
+  EXPECT_EQ(pool.free_pages(), 12 - 2 - 2 - 2 * 3 - 1);
+  EXPECT_EQ(scheduler.running(), 4);
+}
+
+TEST(SchedulerTest, AGroupWhoseSamplesAllEndWhileItWaitsIsGone) {
+  SchedulerConfig config = kConfig;
+  config.max_batch = 2;
+  PagePool pool(12, 4);
+  Scheduler scheduler(config, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 2, 1, 2)).ok());
+  EXPECT_TRUE(scheduler.End(1, 0));
+  EXPECT_FALSE(scheduler.End(1, 0));
+  EXPECT_TRUE(scheduler.End(1, 1));
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_TRUE(scheduler.Next().empty());
+}
+
 TEST(SchedulerTest, AbandonEndsEverything) {
   PagePool pool(4, 4);
   Scheduler scheduler(kConfig, pool);
@@ -234,7 +357,15 @@ TEST(SchedulerTest, RefusesAtSubmitWhatCouldNeverRun) {
             "a prompt of 12 tokens and a budget of 5 need 5 pages of 4: the pool has 4");
   EXPECT_EQ(scheduler.Submit(MakeRequest(3, 60, 5)).message(),
             "a prompt of 60 tokens and a budget of 5 make 65: the model takes 64");
+  EXPECT_EQ(scheduler.Submit(MakeGroup(4, 1, 1, 0)).message(),
+            "samples is 0: allowed are 1 to 4 (max_batch)");
+  EXPECT_EQ(scheduler.Submit(MakeGroup(4, 1, 1, 5)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      scheduler.Submit(MakeGroup(4, 9, 3, 3)).message(),
+      "3 samples of a prompt of 9 tokens and a budget of 3 need 5 pages of 4: the pool has 4");
+  EXPECT_TRUE(scheduler.Submit(MakeGroup(4, 9, 3, 2)).ok()) << "exactly the pool";
   EXPECT_EQ(scheduler.Submit(MakeRequest(1, 1, 1)).message(), "request 1 is here already");
+  EXPECT_TRUE(scheduler.End(4));
   scheduler.Next();
   EXPECT_EQ(scheduler.Submit(MakeRequest(1, 1, 1)).message(), "request 1 is here already");
   EXPECT_EQ(scheduler.waiting(), 0);

@@ -73,6 +73,8 @@ struct PositionLogprobs {
 /// step is committed, whatever happens to the request meanwhile.
 struct PlannedRow {
   RequestId request = 0;
+  /// Which of the request's samples the row computes; a request of one has sample 0.
+  int32_t sample = 0;
   /// Place in the batch, in [0, max_batch).
   int32_t row = 0;
   /// Tokens computed in this step; 1: a decode token (or a one-token chunk).
@@ -81,9 +83,11 @@ struct PlannedRow {
   int32_t context_len = 0;
   /// The logits of the row's last token are sampled.
   bool samples = false;
-  /// The chunk's token ids [query_len]. Empty for a decode token: its query is the token that this
-  /// row sampled in the step before, which the scheduler may not know yet. (A row that samples and
-  /// goes on is part of every following step, so it is always the step before.)
+  /// The chunk's token ids [query_len]. A row's first chunk need not start at position 0: what lies
+  /// before it, another sample of the request has computed in pages that both hold. Empty for a
+  /// decode token: its query is the token that this row sampled in the step before, which the
+  /// scheduler may not know yet. (A row that samples and goes on is part of every following step,
+  /// so it is always the step before.)
   std::span<const Token> prompt_tokens{};
   /// The request's whole prompt, for penalties and prompt_logprobs.
   std::span<const Token> prompt{};
@@ -91,8 +95,9 @@ struct PlannedRow {
   std::span<const Token> stop_tokens{};
   /// Block table: the row's pages in order of position; may hold more than context_len needs.
   std::span<const int32_t> pages{};
+  /// The request's, but for the seed, which is the sample's own (SampleSeed).
   SamplingParams sampling{};
-  /// How many tokens the request sampled before this one: the counter of its draw.
+  /// How many tokens the sample has before this one: the counter of its draw.
   uint64_t sample_index = 0;
 };
 
