@@ -53,9 +53,9 @@ Expected<RequestId> Engine::Submit(GenerateRequest request) {
   DECANT_RETURN_IF_ERROR(refusal_);
   const RequestId id = next_id_++;
   arrival.request.id = id;
+  alive_ += arrival.stream.alive;
+  stats_.accepted += static_cast<uint64_t>(arrival.stream.alive);
   arrivals_.push_back(std::move(arrival));
-  ++alive_;
-  ++stats_.accepted;
   wake_.notify_one();
   return id;
 }
@@ -70,11 +70,15 @@ Expected<Engine::Arrival> Engine::MakeArrival(GenerateRequest request) const {
   Arrival arrival;
   arrival.request.prompt = std::move(request.prompt);
   arrival.request.max_new_tokens = request.max_new_tokens;
+  arrival.request.samples = request.samples;
   arrival.request.sampling = request.sampling;
   if (!request.ignore_end_of_text) arrival.request.stop_tokens = config_.end_of_text;
   DECANT_RETURN_IF_ERROR(scheduler_.Validate(arrival.request));
   arrival.stream.sink = std::move(request.sink);
-  if (tokenizer_) arrival.stream.text.emplace(*tokenizer_, std::move(stops));
+  SampleStream sample;
+  if (tokenizer_) sample.text.emplace(*tokenizer_, std::move(stops));
+  arrival.stream.samples.resize(request.samples, sample);
+  arrival.stream.alive = request.samples;
   arrival.stream.prompt_tokens = Narrow<int32_t>(arrival.request.prompt.size());
   return arrival;
 }
@@ -152,8 +156,7 @@ bool Engine::Receive() {
   }
   received_arrivals_.clear();
   for (const RequestId id : received_cancels_) {
-    if (!scheduler_.End(id)) continue;
-    Send({.request = id, .finish = FinishReason::kCancelled, .time = SteadyNanos()});
+    if (scheduler_.End(id)) SendEnd(id, FinishReason::kCancelled, {});
   }
   received_cancels_.clear();
   if (stop) {
@@ -208,11 +211,9 @@ Status Engine::CompleteOldest() {
   return {};
 }
 
-/// Turns a token into text and sends it, and ends the request where the token or its text says so.
+/// Turns a token into text and sends it, and ends the sample where the token or its text says so.
 void Engine::Deliver(const TokenEvent& event, int64_t time) {
-  const auto found = streams_.find(event.request);
-  DECANT_CHECK(found != streams_.end(), "a token for request {}, which has ended", event.request);
-  Stream& stream = found->second;
+  SampleStream& stream = FindStream(event.request).samples[event.sample];
   ++stream.generated_tokens;
   std::optional<FinishReason> finish = event.finish;
   TextStream::Piece piece;
@@ -221,31 +222,53 @@ void Engine::Deliver(const TokenEvent& event, int64_t time) {
             : finish == FinishReason::kEndOfText ? stream.text->Finish()
                                                  : stream.text->PushLast(event.token);
     if (piece.stopped) {
-      scheduler_.End(event.request);
+      scheduler_.End(event.request, event.sample);
       finish = FinishReason::kStopString;
     }
   }
   Send({.request = event.request,
+        .sample = event.sample,
         .token = event.token,
         .text = piece.text,
         .finish = finish,
         .time = time});
 }
 
+Engine::Stream& Engine::FindStream(RequestId id) {
+  const auto found = streams_.find(id);
+  DECANT_CHECK(found != streams_.end(), "request {} has ended", id);
+  return found->second;
+}
+
 /// Sends an update, complete but for its counts, to its request's sink; with a finish reason it is
-/// the last one.
+/// the sample's last one.
 void Engine::Send(StreamUpdate update) {
-  const auto found = streams_.find(update.request);
-  DECANT_CHECK(found != streams_.end(), "request {} has ended", update.request);
-  update.prompt_tokens = found->second.prompt_tokens;
-  update.generated_tokens = found->second.generated_tokens;
-  found->second.sink(update);
+  Stream& stream = FindStream(update.request);
+  SampleStream& sample = stream.samples[update.sample];
+  DECANT_CHECK(!sample.ended, "sample {} of request {} has ended", update.sample, update.request);
+  update.prompt_tokens = stream.prompt_tokens;
+  update.generated_tokens = sample.generated_tokens;
+  stream.sink(update);
   if (!update.finish) return;
-  streams_.erase(found);  // with what the sink holds, before Drain may return
+  sample.ended = true;
+  // With what the sink holds, before Drain may return.
+  if (--stream.alive == 0) streams_.erase(update.request);
   const std::lock_guard lock(mutex_);
   ++stats_.finished[static_cast<size_t>(*update.finish)];
   PublishGauges();
   if (--alive_ == 0) drained_.notify_all();
+}
+
+/// Tells a request's sink that all samples which are left have ended.
+void Engine::SendEnd(RequestId id, FinishReason reason, const Status& status) {
+  Stream& stream = FindStream(id);
+  const auto samples = Narrow<int32_t>(stream.samples.size());
+  int32_t left = stream.alive;  // The stream dies with the last.
+  for (int32_t i = 0; left > 0 && i < samples; ++i) {
+    if (stream.samples[i].ended) continue;
+    --left;
+    Send({.request = id, .sample = i, .finish = reason, .status = status, .time = SteadyNanos()});
+  }
 }
 
 void Engine::EndAll(FinishReason reason, const Status& status) {
@@ -253,9 +276,7 @@ void Engine::EndAll(FinishReason reason, const Status& status) {
   ids.reserve(streams_.size());
   for (const auto& [id, stream] : streams_) ids.push_back(id);
   std::ranges::sort(ids);
-  for (const RequestId id : ids) {
-    Send({.request = id, .finish = reason, .status = status, .time = SteadyNanos()});
-  }
+  for (const RequestId id : ids) SendEnd(id, reason, status);
 }
 
 /// Ends everything after an error of the device, and the loop with it.

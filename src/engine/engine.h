@@ -23,9 +23,11 @@
 
 namespace decant {
 
-/// What a request gets: one update for each token, and exactly one with a finish reason, the last.
+/// What a request gets: for each of its samples one update a token, and exactly one with a finish
+/// reason, the sample's last.
 struct StreamUpdate {
   RequestId request = 0;
+  int32_t sample = 0;  ///< In [0, GenerateRequest::samples).
   /// Absent where no token caused the update: cancelled, failed. With kEndOfText: the end-of-text
   /// id, which is no part of the text.
   std::optional<Token> token{};
@@ -35,7 +37,7 @@ struct StreamUpdate {
   std::optional<FinishReason> finish{};
   Status status{};  ///< The device's error, with kFailed.
   int32_t prompt_tokens = 0;
-  int32_t generated_tokens = 0;  ///< This one included.
+  int32_t generated_tokens = 0;  ///< By this sample, this one included.
   int64_t time = 0;              ///< SteadyNanos when the step's result came, or of the ending.
 };
 
@@ -47,7 +49,10 @@ using StreamSink = std::function<void(const StreamUpdate&)>;
 /// A prompt and how to go on from it.
 struct GenerateRequest {
   std::vector<Token> prompt{};
-  int32_t max_new_tokens = 0;  ///< The budget.
+  int32_t max_new_tokens = 0;  ///< The budget of each sample.
+  /// How many continuations: 1 to max_batch. They run side by side and end one by one. Number 0
+  /// gets what a request of one would; the others draw from seeds of their own (SampleSeed).
+  int32_t samples = 1;
   SamplingParams sampling{};
   /// The text ends before the first of these that appears in it.
   std::vector<std::string> stop_strings{};
@@ -89,8 +94,8 @@ class Engine {
   /// failed precondition once the engine drains, has stopped or has failed.
   Expected<RequestId> Submit(GenerateRequest request);
 
-  /// Asks for a request's end; its sink then gets kCancelled, unless it ended otherwise before the
-  /// loop came to it. Ids that are unknown or ended are ignored.
+  /// Asks for a request's end; its sink then gets kCancelled for every sample that has not ended
+  /// otherwise before the loop comes to it. Ids that are unknown or ended are ignored.
   void Cancel(RequestId id);
 
   /// Refuses new requests and returns when all accepted ones have ended.
@@ -110,12 +115,19 @@ class Engine {
   std::vector<StepRecord> Steps() const;
 
  private:
+  /// How far a sample of a request is.
+  struct SampleStream {
+    std::optional<TextStream> text;
+    int32_t generated_tokens = 0;
+    bool ended = false;
+  };
+
   /// A request's way back to its caller.
   struct Stream {
     StreamSink sink;
-    std::optional<TextStream> text;
     int32_t prompt_tokens = 0;
-    int32_t generated_tokens = 0;
+    std::vector<SampleStream> samples;
+    int32_t alive = 0;  ///< Samples not ended.
   };
 
   struct Arrival {
@@ -141,7 +153,9 @@ class Engine {
   Status LaunchNext();
   Status CompleteOldest();
   void Deliver(const TokenEvent& event, int64_t time);
+  Stream& FindStream(RequestId id);
   void Send(StreamUpdate update);
+  void SendEnd(RequestId id, FinishReason reason, const Status& status);
   void EndAll(FinishReason reason, const Status& status);
   void Fail(const Status& status);
   void PublishGauges();
@@ -167,7 +181,7 @@ class Engine {
   Status refusal_;  ///< Why no request is accepted any more; ok: they are.
   bool stop_ = false;
   RequestId next_id_ = 1;
-  int32_t alive_ = 0;  ///< Requests accepted and not ended.
+  int32_t alive_ = 0;  ///< Samples accepted and not ended.
   EngineStats stats_;
   StepHistory history_;
 

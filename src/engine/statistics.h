@@ -47,17 +47,18 @@ class StepHistory {
   std::vector<StepRecord> records_;
 };
 
-/// Counts since the engine started, and how things stand now.
+/// Counts since the engine started, and how things stand now. A request of n samples counts n times
+/// where samples are counted; positions that they share are computed and counted once.
 struct EngineStats {
   uint64_t pure_decode_steps = 0;
   uint64_t loaded_steps = 0;
   uint64_t prompt_tokens = 0;                       ///< Computed in prompt chunks.
   uint64_t generated_tokens = 0;                    ///< Delivered to callers.
-  uint64_t accepted = 0;                            ///< Requests.
-  std::array<uint64_t, kFinishReasons> finished{};  ///< Requests, by FinishReason.
-  int32_t waiting = 0;
-  int32_t running = 0;
-  int32_t pages_in_use = 0;
+  uint64_t accepted = 0;                            ///< Samples.
+  std::array<uint64_t, kFinishReasons> finished{};  ///< Samples, by FinishReason.
+  int32_t waiting = 0;                              ///< Samples.
+  int32_t running = 0;                              ///< Samples, each in a row of its own.
+  int32_t pages_in_use = 0;                         ///< A shared one counts once.
   int32_t num_pages = 0;
 
   uint64_t steps() const { return pure_decode_steps + loaded_steps; }
