@@ -1,9 +1,12 @@
 #include "runtime/forward_runner.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 #include "model/forward.h"
+#include "runtime/logprobs.h"
 
 namespace decant {
 
@@ -12,8 +15,7 @@ ForwardRunner::ForwardRunner(Ops& ops, const DecoderWeights& weights, int32_t ma
     : ops_(ops),
       weights_(weights),
       observer_(std::move(observer)),
-      last_tokens_(max_rows, 0),
-      samplers_(max_rows),
+      states_(max_rows),
       thread_([this] { ThreadLoop(); }) {}
 
 ForwardRunner::~ForwardRunner() {
@@ -77,7 +79,7 @@ void ForwardRunner::Pack(const StepPlan& plan) {
                              .pages = row.pages});
     if (row.prompt_tokens.empty()) {
       DECANT_CHECK(row.query_len == 1, "a row without prompt tokens computes one");
-      token_ids_.push_back(last_tokens_[row.row]);
+      token_ids_.push_back(states_[row.row].last_token);
     } else {
       token_ids_.insert(token_ids_.end(), row.prompt_tokens.begin(), row.prompt_tokens.end());
     }
@@ -91,10 +93,71 @@ void ForwardRunner::Pack(const StepPlan& plan) {
       .token_ids = token_ids_, .positions = positions_, .token_rows = token_rows_, .rows = rows_};
 }
 
+/// Appends to the rows' prompt_logprobs what this step's positions say of the prompt tokens that
+/// follow them.
+void ForwardRunner::ComputePromptLogprobs(const StepPlan& plan, TensorView residual) {
+  struct Position {
+    int32_t token = 0;  // in the batch
+    Token next = 0;
+    int32_t top = 0;
+    PositionLogprobs* out = nullptr;
+  };
+  std::vector<Position> positions;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlannedRow& row = plan.rows[i];
+    if (!row.sampling.prompt_logprobs || row.prompt_tokens.empty()) continue;
+    RowState& state = states_[row.row];
+    const int32_t first = row.context_len - row.query_len;
+    if (first == 0) {
+      state.prompt_request = row.request;
+      state.prompt_logprobs.clear();
+    }
+    if (state.prompt_request != row.request) continue;
+    const std::span<const Token> next = row.prompt.subspan(first + 1).first(
+        std::min<size_t>(row.query_len, row.prompt.size() - first - 1));
+    state.prompt_logprobs.resize(first + next.size());
+    for (size_t k = 0; k < next.size(); ++k) {
+      positions.push_back({.token = rows_[i].query_start + static_cast<int32_t>(k),
+                           .next = next[k],
+                           .top = *row.sampling.prompt_logprobs,
+                           .out = &state.prompt_logprobs[first + k]});
+    }
+  }
+  std::vector<int32_t> tokens;
+  for (std::span<const Position> rest = positions; !rest.empty();) {
+    const auto block = rest.first(std::min<size_t>(rest.size(), kPromptLogitsTokens));
+    rest = rest.subspan(block.size());
+    tokens.clear();
+    for (const Position& position : block) tokens.push_back(position.token);
+    const TensorView logits = Logits(ops_, weights_, residual, tokens);
+    ops_.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
+      *block[i].out = ComputeLogprobs({logits.Row<float>(i), static_cast<size_t>(logits.cols)},
+                                      block[i].next, block[i].top);
+    });
+  }
+}
+
+SampledToken ForwardRunner::SampleRow(const PlannedRow& row, std::span<const float> logits) {
+  RowState& state = states_[row.row];
+  state.last_token = state.sampler.Sample(
+      logits, row.sampling,
+      {.sample_index = row.sample_index, .prompt = row.prompt, .stop_tokens = row.stop_tokens});
+  SampledToken sampled{.request = row.request, .row = row.row, .token = state.last_token};
+  if (row.sampling.logprobs) {
+    sampled.logprobs = ComputeLogprobs(logits, sampled.token, *row.sampling.logprobs);
+  }
+  if (row.sampling.prompt_logprobs && row.sample_index == 0 &&
+      state.prompt_request == row.request) {
+    sampled.prompt_logprobs = std::exchange(state.prompt_logprobs, {});
+  }
+  return sampled;
+}
+
 StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   Pack(plan);
   const TensorView residual = Forward(ops_, weights_, batch_);
+  ComputePromptLogprobs(plan, residual);
   const TensorView logits = Logits(ops_, weights_, residual, logits_tokens_);
   if (observer_) observer_(plan, logits);
 
@@ -105,11 +168,8 @@ StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   }
   result.tokens.resize(sampling.size());
   ops_.ParallelFor(static_cast<int64_t>(sampling.size()), [&](int64_t i) {
-    const PlannedRow& row = *sampling[i];
-    const Token token = samplers_[row.row].Sample(
-        std::span<const float>(logits.Row<float>(i), logits.cols), row.sampling, row.sample_index);
-    result.tokens[i] = {.request = row.request, .row = row.row, .token = token};
-    last_tokens_[row.row] = token;
+    result.tokens[i] =
+        SampleRow(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(logits.cols)});
   });
   const StepCost cost = ops_.Cost();
   result.bytes = cost.bytes;
