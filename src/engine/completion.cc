@@ -30,6 +30,11 @@ Status Submit(Engine& engine, GenerateRequest request, Done done) {
       completion.tokens.push_back(*update.token);
       completion.token_times.push_back(update.time);
     }
+    if (update.logprobs != nullptr) completion.logprobs.push_back(*update.logprobs);
+    if (!update.prompt_logprobs.empty()) {
+      completion.prompt_logprobs.assign(update.prompt_logprobs.begin(),
+                                        update.prompt_logprobs.end());
+    }
     completion.text += update.text;
     if (!update.finish) return;
     completion.request = update.request;

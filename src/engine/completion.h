@@ -13,8 +13,10 @@ namespace decant {
 struct Completion {
   RequestId request = 0;
   int32_t sample = 0;
-  std::vector<Token> tokens{};         ///< With kEndOfText, that token too.
-  std::vector<int64_t> token_times{};  ///< SteadyNanos when each arrived.
+  std::vector<Token> tokens{};                      ///< With kEndOfText, that token too.
+  std::vector<int64_t> token_times{};               ///< SteadyNanos when each arrived.
+  std::vector<PositionLogprobs> logprobs{};         ///< Of each token, if asked for.
+  std::vector<PositionLogprobs> prompt_logprobs{};  ///< As StreamUpdate::prompt_logprobs.
   std::string text{};
   FinishReason finish = FinishReason::kCancelled;
   Status status{};

@@ -230,6 +230,8 @@ void Engine::Deliver(const TokenEvent& event, int64_t time) {
         .sample = event.sample,
         .token = event.token,
         .text = piece.text,
+        .logprobs = event.sampled->logprobs ? &*event.sampled->logprobs : nullptr,
+        .prompt_logprobs = event.sampled->prompt_logprobs,
         .finish = finish,
         .time = time});
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,6 +35,11 @@ struct StreamUpdate {
   /// Text that is certain by now: whole code points, and never a part of a stop string. Empty
   /// without a tokenizer. Valid during the call.
   std::string_view text{};
+  /// Of `token`, if the request asked for logprobs; null if not. Valid during the call.
+  const PositionLogprobs* logprobs = nullptr;
+  /// With the first token of sample 0 of a request that asked for prompt_logprobs: entry i is for
+  /// prompt token i + 1 (the first has nothing before it). Valid during the call.
+  std::span<const PositionLogprobs> prompt_logprobs{};
   std::optional<FinishReason> finish{};
   Status status{};  ///< The device's error, with kFailed.
   int32_t prompt_tokens = 0;

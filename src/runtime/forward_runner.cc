@@ -9,6 +9,15 @@
 #include "runtime/logprobs.h"
 
 namespace decant {
+namespace {
+
+/// The samples of a request share its prompt: the first one, which computes it from its beginning,
+/// tells of it.
+bool WantsPromptLogprobs(const PlannedRow& row) {
+  return row.sampling.prompt_logprobs.has_value() && row.sample == 0;
+}
+
+}  // namespace
 
 ForwardRunner::ForwardRunner(Ops& ops, const DecoderWeights& weights, int32_t max_rows,
                              LogitsObserver observer)
@@ -105,16 +114,15 @@ void ForwardRunner::ComputePromptLogprobs(const StepPlan& plan, TensorView resid
   std::vector<Position> positions;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlannedRow& row = plan.rows[i];
-    if (!row.sampling.prompt_logprobs || row.prompt_tokens.empty()) continue;
+    if (!WantsPromptLogprobs(row) || row.prompt_tokens.empty()) continue;
     RowState& state = states_[row.row];
     const int32_t first = row.context_len - row.query_len;
-    if (first == 0) {
-      state.prompt_request = row.request;
-      state.prompt_logprobs.clear();
-    }
-    if (state.prompt_request != row.request) continue;
+    if (first == 0) state.prompt_logprobs.clear();
     const std::span<const Token> next = row.prompt.subspan(first + 1).first(
         std::min<size_t>(row.query_len, row.prompt.size() - first - 1));
+    DECANT_CHECK(state.prompt_logprobs.size() == static_cast<size_t>(first),
+                 "request {}'s prompt goes on at {} after {}", row.request, first,
+                 state.prompt_logprobs.size());
     state.prompt_logprobs.resize(first + next.size());
     for (size_t k = 0; k < next.size(); ++k) {
       positions.push_back({.token = rows_[i].query_start + static_cast<int32_t>(k),
@@ -146,8 +154,7 @@ SampledToken ForwardRunner::SampleRow(const PlannedRow& row, std::span<const flo
   if (row.sampling.logprobs) {
     sampled.logprobs = ComputeLogprobs(logits, sampled.token, *row.sampling.logprobs);
   }
-  if (row.sampling.prompt_logprobs && row.sample_index == 0 &&
-      state.prompt_request == row.request) {
+  if (WantsPromptLogprobs(row) && row.sample_index == 0) {
     sampled.prompt_logprobs = std::exchange(state.prompt_logprobs, {});
   }
   return sampled;

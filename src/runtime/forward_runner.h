@@ -50,9 +50,7 @@ class ForwardRunner : public StepRunner {
   struct RowState {
     Token last_token = 0;
     Sampler sampler{};
-    /// The request whose prompt the row has computed from its first token on, and what that gave.
-    RequestId prompt_request = 0;
-    std::vector<PositionLogprobs> prompt_logprobs{};
+    std::vector<PositionLogprobs> prompt_logprobs{};  // of the prompt that the row reads
   };
 
   Ops& ops_;

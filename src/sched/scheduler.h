@@ -31,7 +31,7 @@ struct TokenEvent {
   int32_t sample = 0;
   Token token = 0;                        ///< With kEndOfText: the stop token itself.
   std::optional<FinishReason> finish{};   ///< kBudget or kEndOfText.
-  const SampledToken* sampled = nullptr;  ///< In the result that was committed: its logprobs.
+  const SampledToken* sampled = nullptr;  ///< In the committed result: for its logprobs.
 };
 
 /// Decides what each step computes: a state machine without I/O, clock or threads.

@@ -84,8 +84,9 @@ struct PlannedRow {
   /// The logits of the row's last token are sampled.
   bool samples = false;
   /// The chunk's token ids [query_len]. A row's first chunk need not start at position 0: what lies
-  /// before it, another sample of the request has computed in pages that both hold. Empty for a
-  /// decode token: its query is the token that this row sampled in the step before, which the
+  /// before it, another sample of the request has computed in pages that both hold (never for
+  /// sample 0 of a request that asks for prompt_logprobs: each position tells of the next). Empty
+  /// for a decode token: its query is the token that this row sampled in the step before, which the
   /// scheduler may not know yet. (A row that samples and goes on is part of every following step,
   /// so it is always the step before.)
   std::span<const Token> prompt_tokens{};
@@ -120,8 +121,8 @@ struct SampledToken {
   Token token = 0;
   /// If the request asked for logprobs.
   std::optional<PositionLogprobs> logprobs{};
-  /// With the first token of a request that asked for prompt_logprobs: entry i is for prompt token
-  /// i + 1 (the first has nothing before it).
+  /// With the first token of sample 0 of a request that asked for prompt_logprobs: entry i is for
+  /// prompt token i + 1 (the first has nothing before it).
   std::vector<PositionLogprobs> prompt_logprobs{};
 };
 
