@@ -18,9 +18,8 @@ namespace {
 constexpr int kThreads = 4;
 constexpr int kRequestsEach = 60;
 
-/// What came back for one request.
+/// What came back for one sample of a request.
 struct Record {
-  GenerateRequest request{};
   std::vector<Token> tokens{};
   std::string text{};
   std::vector<FinishReason> finishes{};
@@ -39,27 +38,23 @@ class Crowd {
     for (std::thread& thread : threads) thread.join();
   }
 
-  /// Every accepted request got exactly one finish, and what the reference says up to there.
+  /// Every sample of an accepted request got exactly one finish, and what the reference says up to
+  /// there.
   void Check() {
     const std::lock_guard lock(mutex_);
-    for (const auto& [id, record] : records_) {
-      SCOPED_TRACE(id);
-      ASSERT_EQ(record.finishes.size(), 1);
-      ASSERT_EQ(record.updates_after_finish, 0);
-      const FinishReason finish = record.finishes[0];
-      const TestEngine::Answer answer = engine_.Reference(record.request);
-      if (finish == FinishReason::kCancelled || finish == FinishReason::kFailed) {
-        ASSERT_LE(record.tokens.size(), answer.tokens.size());
-        ASSERT_TRUE(std::equal(record.tokens.begin(), record.tokens.end(), answer.tokens.begin()));
-        ASSERT_TRUE(answer.text.starts_with(record.text));
-      } else {
-        ASSERT_EQ(finish, answer.finish);
-        ASSERT_EQ(record.tokens, answer.tokens);
-        ASSERT_EQ(record.text, answer.text);
+    uint64_t samples = 0;
+    for (const auto& [id, request] : requests_) {
+      GenerateRequest alone = request;
+      for (int32_t i = 0; i < request.samples; ++i) {
+        SCOPED_TRACE(fmt::format("request {}, sample {}", id, i));
+        alone.sampling.seed = SampleSeed(request.sampling.seed, i);
+        CheckRecord(records_[{id, i}], engine_.Reference(alone));
       }
+      samples += static_cast<uint64_t>(request.samples);
     }
-    EXPECT_EQ(accepted_, engine_->Stats().accepted);
-    EXPECT_EQ(accepted_, records_.size());
+    EXPECT_EQ(accepted_, requests_.size());
+    EXPECT_EQ(samples, engine_->Stats().accepted);
+    EXPECT_EQ(samples, records_.size()) << "updates for samples that there are not";
   }
 
   size_t accepted() const { return accepted_; }
@@ -75,7 +70,26 @@ class Crowd {
     if (below(2) == 0) request.sampling = {.temperature = 0.7F, .seed = rng.Bits(draw++)};
     if (below(2) == 0) request.stop_strings = {"ab", "dc", "hé"};
     request.ignore_end_of_text = below(2) == 0;
+    if (below(3) == 0) {
+      request.samples = 1 + below(4);
+      request.max_new_tokens = 1 + below(8);  // 21 pages of 4 at most.
+    }
     return request;
+  }
+
+  static void CheckRecord(const Record& record, const TestEngine::Answer& answer) {
+    ASSERT_EQ(record.finishes.size(), 1);
+    ASSERT_EQ(record.updates_after_finish, 0);
+    const FinishReason finish = record.finishes[0];
+    if (finish == FinishReason::kCancelled || finish == FinishReason::kFailed) {
+      ASSERT_LE(record.tokens.size(), answer.tokens.size());
+      ASSERT_TRUE(std::equal(record.tokens.begin(), record.tokens.end(), answer.tokens.begin()));
+      ASSERT_TRUE(answer.text.starts_with(record.text));
+    } else {
+      ASSERT_EQ(finish, answer.finish);
+      ASSERT_EQ(record.tokens, answer.tokens);
+      ASSERT_EQ(record.text, answer.text);
+    }
   }
 
   void SubmitAll(int thread) {
@@ -90,7 +104,7 @@ class Crowd {
       ++accepted_;
       {
         const std::lock_guard lock(mutex_);
-        records_[*id].request = request;
+        requests_[*id] = request;
       }
       if (rng.Below(draw++, 4) == 0)
         engine_->Cancel(*id - rng.Below(draw++, std::min<uint64_t>(*id, 8)));
@@ -103,7 +117,7 @@ class Crowd {
 
   void Receive(const StreamUpdate& update) {
     const std::lock_guard lock(mutex_);
-    Record& record = records_[update.request];
+    Record& record = records_[{update.request, update.sample}];
     if (!record.finishes.empty()) ++record.updates_after_finish;
     if (update.token) record.tokens.push_back(*update.token);
     record.text += update.text;
@@ -112,7 +126,8 @@ class Crowd {
 
   TestEngine& engine_;
   std::mutex mutex_;
-  std::map<RequestId, Record> records_;
+  std::map<RequestId, GenerateRequest> requests_;
+  std::map<std::pair<RequestId, int32_t>, Record> records_;
   std::atomic<size_t> accepted_ = 0;
 };
 

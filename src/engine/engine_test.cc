@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include "base/random.h"
@@ -107,6 +109,96 @@ TEST(EngineTest, ARequestsAnswerDoesNotDependOnItsBatchMates) {
   EXPECT_EQ(lonely.text, mixed.text);
 }
 
+TEST(EngineTest, EachSampleGetsWhatItsSeedGetsAlone) {
+  std::map<FinishReason, int> finishes;
+  for (const int32_t page_size : {1, 4, 16}) {
+    TestEngine engine({.num_pages = 480 / page_size, .page_size = page_size, .max_batch = 8});
+    std::vector<GenerateRequest> requests;
+    std::vector<std::future<std::vector<Completion>>> futures;
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+      GenerateRequest request = MakeRequest(seed, 1 + static_cast<int32_t>(seed * 3 % 40),
+                                            1 + static_cast<int32_t>(seed % 23));
+      request.samples = 1 + static_cast<int32_t>(seed % 5);
+      if (seed % 2 == 0) request.stop_strings = {"ab", "hc", "gé"};
+      requests.push_back(request);
+      futures.push_back(SubmitAndCollectSamples(*engine, request).value());
+    }
+    uint64_t samples = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      const std::vector<Completion> completions = futures[i].get();
+      ASSERT_EQ(std::ssize(completions), requests[i].samples);
+      GenerateRequest alone = requests[i];
+      for (const Completion& completion : completions) {
+        EXPECT_EQ(completion.sample, &completion - completions.data());
+        alone.sampling.seed = SampleSeed(requests[i].sampling.seed, completion.sample);
+        ExpectAnswer(completion, engine.Reference(alone));
+        ++finishes[completion.finish];
+        ++samples;
+      }
+    }
+    engine->Stop();
+    EXPECT_EQ(engine->Stats().accepted, samples);
+    EXPECT_EQ(engine->Stats().pages_in_use, 0);
+  }
+  EXPECT_GT(finishes[FinishReason::kBudget], 10);
+  EXPECT_GT(finishes[FinishReason::kEndOfText], 10);
+  EXPECT_GT(finishes[FinishReason::kStopString], 10);
+}
+
+TEST(EngineTest, SamplesComputeASharedBeginningOnce) {
+  TestEngine engine({});
+  GenerateRequest request = MakeRequest(3, 19, 4);
+  request.samples = 3;
+  request.ignore_end_of_text = true;
+  std::vector<StreamUpdate> updates;
+  request.sink = [&](const StreamUpdate& update) { updates.push_back(update); };
+  ASSERT_TRUE(engine->Submit(request).ok());
+  engine->Drain();
+  engine->Stop();
+  EXPECT_EQ(engine->Stats().prompt_tokens, 16 + 3 * 3);
+  EXPECT_EQ(engine->Stats().generated_tokens, 12);
+  EXPECT_EQ(engine->Stats().count(FinishReason::kBudget), 3);
+  ASSERT_THAT(updates, SizeIs(12));
+  std::map<int32_t, int32_t> generated;
+  for (const StreamUpdate& update : updates) {
+    EXPECT_EQ(update.prompt_tokens, 19);
+    EXPECT_EQ(update.generated_tokens, ++generated[update.sample]);
+    EXPECT_EQ(update.finish.has_value(), update.generated_tokens == 4);
+  }
+  EXPECT_THAT(generated, SizeIs(3));
+}
+
+TEST(EngineTest, CancelEndsTheSamplesThatAreLeft) {
+  TestEngine engine({.num_pages = 40});
+  GenerateRequest request = MakeRequest(0, 5, 30);
+  request.samples = 3;
+  request.stop_strings = {"c"};
+  // Seeds under which sample 1 alone comes to its end early.
+  const auto length = [&](int32_t sample) {
+    GenerateRequest alone = request;
+    alone.sampling.seed = SampleSeed(request.sampling.seed, sample);
+    return engine.Reference(alone).tokens.size();
+  };
+  while (length(1) > 4 || length(0) < 12 || length(2) < 12) ++request.sampling.seed;
+  std::vector<std::pair<int32_t, FinishReason>> finishes;
+  request.sink = [&](const StreamUpdate& update) {
+    if (update.sample == 0 && update.generated_tokens == 6 && !update.finish) {
+      engine->Cancel(update.request);
+    }
+    if (update.finish) finishes.emplace_back(update.sample, *update.finish);
+  };
+  ASSERT_TRUE(engine->Submit(request).ok());
+  engine->Drain();
+  EXPECT_THAT(finishes, SizeIs(3));
+  EXPECT_EQ(finishes[0].first, 1);
+  EXPECT_NE(finishes[0].second, FinishReason::kCancelled);
+  EXPECT_EQ(finishes[1], std::pair(0, FinishReason::kCancelled));
+  EXPECT_EQ(finishes[2], std::pair(2, FinishReason::kCancelled));
+  engine->Stop();
+  EXPECT_EQ(engine->Stats().pages_in_use, 0);
+}
+
 TEST(EngineTest, RefusesBadRequestsByNameAndGoesOn) {
   TestEngine engine({});
   const auto refusal = [&](auto change) {
@@ -125,6 +217,10 @@ TEST(EngineTest, RefusesBadRequestsByNameAndGoesOn) {
   EXPECT_EQ(refusal([](Request& r) { r.max_new_tokens = 93; }),
             "a prompt of 4 tokens and a budget of 93 need 25 pages of 4: the pool has 24");
   EXPECT_EQ(refusal([](Request& r) { r.stop_strings = {"a", ""}; }), "stop string 1 is empty");
+  EXPECT_EQ(refusal([](Request& r) { r.samples = 0; }),
+            "samples is 0: allowed are 1 to 4 (max_batch)");
+  EXPECT_EQ(refusal([](Request& r) { r.samples = std::numeric_limits<int32_t>::max(); }),
+            "samples is 2147483647: allowed are 1 to 4 (max_batch)");
   const GenerateRequest good = MakeRequest(1, 4, 4);
   ExpectAnswer(Collect(engine, good).get(), engine.Reference(good));
   EXPECT_EQ(engine->Stats().accepted, 1);
