@@ -9,7 +9,7 @@
 #include "apps/command.h"
 #include "bench/text_table.h"
 #include "engine/load_engine.h"
-#include "model/model_config.h"
+#include "model/model_files.h"
 #include "weights/gguf.h"
 
 namespace decant {
@@ -39,15 +39,20 @@ std::string Shape(const TensorInfo& tensor) {
 
 std::string DescribeConfig(const ModelConfig& config) {
   const DecoderShape& shape = config.shape;
+  const std::string features = fmt::format("{}{}", config.qkv_bias ? ", with QKV bias" : "",
+                                           config.qk_norm ? ", q and k normed" : "");
+  const RopeKind kind = config.rope_scaling.kind;
+  const std::string scaling =
+      kind == RopeKind::kNone ? "" : fmt::format(", scaled ({})", RopeKindName(kind));
   return fmt::format(
       "model       {} ({})\n"
       "layers      {}, hidden {}, MLP {}\n"
       "attention   {} heads of {}, {} for K and V{}\n"
-      "positions   {} at most, RoPE base {}\n"
+      "positions   {} at most, RoPE base {}{}\n"
       "vocabulary  {} tokens, head {}\n",
       config.name, config.family, shape.layers, shape.hidden, shape.intermediate, shape.heads,
-      shape.head_dim, shape.kv_heads, config.qkv_bias ? ", with QKV bias" : "", shape.max_positions,
-      config.rope_base, shape.vocab, config.tied_head ? "tied to the embedding" : "of its own");
+      shape.head_dim, shape.kv_heads, features, shape.max_positions, config.rope_base, scaling,
+      shape.vocab, config.tied_head ? "tied to the embedding" : "of its own");
 }
 
 std::string DescribeTokenizer(const Tokenizer& tokenizer) {
@@ -64,7 +69,7 @@ std::string DescribeTokenizer(const Tokenizer& tokenizer) {
       ends.empty() ? "none" : ends, tokenizer.add_bos() ? ", prompts begin with bos" : "");
 }
 
-std::string DescribeTypes(const GgufFile& file) {
+std::string DescribeTypes(const TensorSource& source) {
   struct Sum {
     int64_t tensors = 0;
     int64_t elements = 0;
@@ -72,7 +77,7 @@ std::string DescribeTypes(const GgufFile& file) {
   };
   std::map<std::string_view, Sum> sums;
   Sum total;
-  for (const TensorInfo& tensor : file.tensors()) {
+  for (const TensorInfo& tensor : source.tensors()) {
     for (Sum* sum : {&sums[GgmlTypeName(tensor.type)], &total}) {
       ++sum->tensors;
       sum->elements += tensor.elements();
@@ -90,10 +95,10 @@ std::string DescribeTypes(const GgufFile& file) {
   return table.ToString();
 }
 
-std::string DescribeMemory(const GgufFile& file, const ModelConfig& config) {
+std::string DescribeMemory(const TensorSource& source, const ModelConfig& config) {
   int64_t parameters = 0;
   int64_t quantised_bytes = 0;
-  for (const TensorInfo& tensor : file.tensors()) {
+  for (const TensorInfo& tensor : source.tensors()) {
     parameters += tensor.elements();
     if (TraitsOf(tensor.type).block_elements > 1) {
       quantised_bytes += static_cast<int64_t>(tensor.data.size());
@@ -114,9 +119,9 @@ std::string DescribeMemory(const GgufFile& file, const ModelConfig& config) {
   return table.ToString();
 }
 
-std::string ListTensors(const GgufFile& file) {
+std::string ListTensors(const TensorSource& source) {
   TextTable table({"tensor", "type", "shape", "bytes"});
-  for (const TensorInfo& tensor : file.tensors()) {
+  for (const TensorInfo& tensor : source.tensors()) {
     table.AddRow({tensor.name, std::string(GgmlTypeName(tensor.type)), Shape(tensor),
                   std::to_string(tensor.data.size())});
   }
@@ -131,23 +136,41 @@ std::string ListMetadata(const GgufFile& file) {
   return text;
 }
 
+std::string DescribeFiles(const ModelLocation& location, const TensorSource& source) {
+  const std::string size = Size(source.data_bytes());
+  if (const auto* gguf = dynamic_cast<const GgufFile*>(&source); gguf != nullptr) {
+    return fmt::format("file        {} (GGUF version {}, {} of tensors)\n", location.path,
+                       gguf->version(), size);
+  }
+  return fmt::format("folder      {} (safetensors, {} of tensors)\n", location.path, size);
+}
+
 Status Inspect(const InspectFlags& flags) {
-  DECANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(flags.model));
-  std::string text = fmt::format("file        {} (GGUF version {}, {})\n", flags.model,
-                                 file.version(), Size(static_cast<int64_t>(file.file_size())));
-  // A file that cannot be served can still be looked at.
-  const Expected<ModelConfig> config = ReadModelConfig(file);
-  const Expected<Tokenizer> tokenizer = LoadTokenizer(file);
-  text += config.ok()
-              ? DescribeConfig(*config)
-              : fmt::format("model       cannot be served: {}\n", config.status().message());
-  text += tokenizer.ok()
-              ? DescribeTokenizer(*tokenizer)
-              : fmt::format("tokenizer   cannot be used: {}\n", tokenizer.status().message());
-  text += "\n" + DescribeTypes(file);
-  if (config.ok()) text += "\n" + DescribeMemory(file, *config);
-  if (flags.tensors) text += "\n" + ListTensors(file);
-  if (flags.metadata) text += "\n" + ListMetadata(file);
+  DECANT_ASSIGN_OR_RETURN(const ModelLocation location, LocateModel(flags.model));
+  DECANT_ASSIGN_OR_RETURN(const std::shared_ptr<const TensorSource> source, OpenTensors(location));
+  std::string text = DescribeFiles(location, *source);
+  // Files that cannot be served can still be looked at.
+  const Expected<ModelFiles> files = OpenModelFiles(flags.model);
+  if (files.ok()) {
+    text += DescribeConfig(files->config);
+    const Expected<Tokenizer> tokenizer = LoadTokenizer(*files);
+    text += tokenizer.ok()
+                ? DescribeTokenizer(*tokenizer)
+                : fmt::format("tokenizer   cannot be used: {}\n", tokenizer.status().message());
+  } else {
+    text += fmt::format("model       cannot be served: {}\n", files.status().message());
+  }
+  text += "\n" + DescribeTypes(*source);
+  if (files.ok()) text += "\n" + DescribeMemory(*source, files->config);
+  if (flags.tensors) text += "\n" + ListTensors(*source);
+  if (flags.metadata) {
+    const auto* gguf = dynamic_cast<const GgufFile*>(source.get());
+    if (gguf == nullptr) {
+      return InvalidArgument("--metadata: only GGUF files hold keys and values; see {}/config.json",
+                             location.path);
+    }
+    text += "\n" + ListMetadata(*gguf);
+  }
   std::fputs(text.c_str(), stdout);
   return Status();
 }
@@ -156,9 +179,12 @@ Status Inspect(const InspectFlags& flags) {
 
 Command AddInspectCommand(CLI::App& parent) {
   CLI::App& app =
-      *parent.add_subcommand("inspect", "Show what a model file holds and what it needs");
+      *parent.add_subcommand("inspect", "Show what a model's files hold and what they need");
   const auto flags = std::make_shared<InspectFlags>();
-  app.add_option("MODEL", flags->model, "A GGUF file")->required()->type_name("");
+  app.add_option("MODEL", flags->model,
+                 "A GGUF file, a Hugging Face folder, or a hub name in the local cache")
+      ->required()
+      ->type_name("");
   app.add_flag("--tensors", flags->tensors, "List every tensor too");
   app.add_flag("--metadata", flags->metadata, "List the file's own keys and values too");
   app.footer(

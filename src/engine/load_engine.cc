@@ -101,17 +101,22 @@ Expected<Tokenizer> LoadTokenizer(const GgufFile& file) {
   return tokenizer;
 }
 
+Expected<Tokenizer> LoadTokenizer(const ModelFiles& files) {
+  if (files.gguf != nullptr) return LoadTokenizer(*files.gguf);
+  return Error(StatusCode::kUnimplemented,
+               "{}: its tokenizer.json is not read; tokenizers of GGUF files are",
+               files.location.path);
+}
+
 Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                                                   const LoadProgress& progress) {
   DECANT_RETURN_IF_ERROR(CheckOptions(options));
   const auto start = std::chrono::steady_clock::now();
   auto model = std::make_unique<ServedModel>();
-  DECANT_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.model));
-  model->file_ = std::make_shared<const GgufFile>(std::move(file));
-  model->file_->Prefetch();
-  DECANT_ASSIGN_OR_RETURN(model->config_, ReadModelConfig(*model->file_));
-  const ModelConfig& config = model->config_;
-  DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(*model->file_));
+  DECANT_ASSIGN_OR_RETURN(model->files_, OpenModelFiles(options.model));
+  model->files_.tensors->Prefetch();
+  const ModelConfig& config = model->files_.config;
+  DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(model->files_));
   if (tokenizer.vocab_size() != config.shape.vocab) {
     return DataLoss("{}: the tokenizer has {} tokens, the embedding {} rows", options.model,
                     tokenizer.vocab_size(), config.shape.vocab);
@@ -134,8 +139,8 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
       .threads = options.threads == 0 ? processors : options.threads,
       .max_tokens = options.chunk_tokens + options.max_batch,
       .max_samples = std::max(options.max_batch, ForwardRunner::kPromptLogitsTokens)});
-  DECANT_ASSIGN_OR_RETURN(model->weights_,
-                          LoadDecoderWeights(model->file_, config, *model->ops_, progress));
+  DECANT_ASSIGN_OR_RETURN(
+      model->weights_, LoadDecoderWeights(model->files_.tensors, config, *model->ops_, progress));
   DECANT_RETURN_IF_ERROR(model->ops_->AllocateCache(model->num_pages_, options.page_size));
   model->load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -8,11 +8,10 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "model/decoder_weights.h"
-#include "model/model_config.h"
+#include "model/model_files.h"
 #include "ops/ops.h"
 #include "runtime/forward_runner.h"
 #include "text/tokenizer.h"
-#include "weights/gguf.h"
 
 namespace decant {
 
@@ -20,9 +19,12 @@ namespace decant {
 /// supported, by name; what Tokenizer::Create refuses.
 Expected<Tokenizer> LoadTokenizer(const GgufFile& file);
 
+/// The tokenizer of a model of any kind.
+Expected<Tokenizer> LoadTokenizer(const ModelFiles& files);
+
 /// How to serve a model. Sizes are checked by LoadEngine; errors name the command-line flag.
 struct EngineOptions {
-  std::string model;    ///< Path of a GGUF file.
+  std::string model;    ///< What OpenModelFiles takes.
   int32_t threads = 0;  ///< 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   WeightCopies weight_copies = WeightCopies::kKeep;
@@ -40,7 +42,8 @@ struct EngineOptions {
 /// order.
 class ServedModel {
  public:
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return files_.config; }
+  const ModelFiles& files() const { return files_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Engine& engine() { return *engine_; }
   /// Ops may be used while the engine is idle only (MeasureRate, Describe).
@@ -48,13 +51,13 @@ class ServedModel {
   int32_t num_pages() const { return num_pages_; }
   int32_t max_model_len() const { return max_model_len_; }
   double load_seconds() const { return load_seconds_; }
-  int64_t file_bytes() const { return static_cast<int64_t>(file_->file_size()); }
+  /// Of all tensors, as the files have them.
+  int64_t file_bytes() const { return files_.tensors->data_bytes(); }
 
  private:
   friend Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions&,
                                                            const LoadProgress&);
-  std::shared_ptr<const GgufFile> file_;
-  ModelConfig config_;
+  ModelFiles files_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<Ops> ops_;
   DecoderWeights weights_;

@@ -1,179 +1,170 @@
 #include "model/decoder_weights.h"
 
-#include <fmt/ranges.h>
-
+#include <initializer_list>
 #include <string>
+#include <utility>
 
+#include "model/decoder_tensors.h"
 #include "weights/block_codes.h"
 #include "weights/dequantize.h"
 
 namespace decant {
 namespace {
 
-/// Reads tensors of one file for one packing.
+/// Where in the file a row of the operations' order stands.
+using RowOrder = std::function<int64_t(int64_t row)>;
+
+/// Reads tensors of one model for one packing.
 class TensorReader {
  public:
-  TensorReader(std::shared_ptr<const GgufFile> file, const ModelConfig& config,
+  TensorReader(std::shared_ptr<const TensorSource> source, const ModelConfig& config,
                const LoadProgress& progress)
-      : file_(std::move(file)), config_(config), progress_(progress) {
-    for (const TensorInfo& tensor : file_->tensors())
-      total_ += static_cast<int64_t>(tensor.data.size());
+      : source_(std::move(source)), config_(config), progress_(progress) {}
+
+  /// A matrix with its rows in the order of the operations.
+  Expected<RowSource> Matrix(TensorRole role, int32_t layer = 0) const {
+    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor,
+                            FindDecoderTensor(*source_, config_, role, layer));
+    return Rows(tensor, OrderOf(role));
   }
 
-  /// A matrix [rows, cols] as the file has it.
-  Expected<RowSource> Matrix(const std::string& name, int64_t rows, int64_t cols) const {
-    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, {cols, rows}));
-    return Rows(tensor, rows, cols, [](int64_t row) { return row; });
-  }
-
-  /// A q or k matrix, its rows in the order of RopePairs::kHalves.
-  Expected<RowSource> RotatedMatrix(const std::string& name, int64_t rows, int64_t cols) const {
-    if (config_.file_rope_pairs == RopePairs::kHalves) return Matrix(name, rows, cols);
-    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, {cols, rows}));
-    const int64_t dim = config_.shape.head_dim;
-    return Rows(tensor, rows, cols, [dim](int64_t row) {
-      const int64_t head = row / dim;
-      const int64_t i = row % dim;
-      return head * dim + i % (dim / 2) * 2 + i / (dim / 2);
-    });
-  }
-
-  Expected<std::vector<float>> Vector(const std::string& name, int64_t size) const {
-    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, {size}));
-    std::vector<float> values(size);
-    DECANT_RETURN_IF_ERROR(Dequantize(tensor->type, tensor->data, values).WithContext(name));
+  /// A vector, likewise.
+  Expected<std::vector<float>> Vector(TensorRole role, int32_t layer = 0) {
+    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor,
+                            FindDecoderTensor(*source_, config_, role, layer));
+    std::vector<float> stored(tensor->elements());
+    DECANT_RETURN_IF_ERROR(
+        Dequantize(tensor->type, tensor->data, stored).WithContext(tensor->name));
+    Count(*tensor);
+    const RowOrder order = OrderOf(role);
+    if (!order) return stored;
+    std::vector<float> values(stored.size());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = stored[order(static_cast<int64_t>(i))];
     return values;
   }
 
-  /// Counts a tensor as packed.
-  void Done(const std::string& name) {
-    const TensorInfo* tensor = file_->Find(name);
-    if (tensor == nullptr || !progress_) return;
-    done_ += static_cast<int64_t>(tensor->data.size());
-    progress_(done_, total_);
+  /// Says that these tensors are packed: their pages are not needed any more.
+  void Done(std::initializer_list<TensorRole> roles, int32_t layer = 0) {
+    for (const TensorRole role : roles) {
+      const TensorInfo* tensor = source_->Find(TensorName(config_.tensor_naming, role, layer));
+      if (tensor == nullptr) continue;
+      source_->Release(tensor->data);
+      Count(*tensor);
+    }
   }
 
  private:
-  Expected<const TensorInfo*> Find(const std::string& name, std::vector<int64_t> dims) const {
-    DECANT_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_->Require(name));
-    if (tensor->dims != dims) {
-      return DataLoss("{}: {} is [{}]; the model's description needs [{}]", file_->path(), name,
-                      fmt::join(tensor->dims, ", "), fmt::join(dims, ", "));
-    }
-    if (!CanDequantize(tensor->type)) {
-      return Error(StatusCode::kUnimplemented, "{}: {} is {}, which is not supported",
-                   file_->path(), name, GgmlTypeName(tensor->type));
-    }
-    return tensor;
+  void Count(const TensorInfo& tensor) {
+    done_ += static_cast<int64_t>(tensor.data.size());
+    if (progress_) progress_(done_, source_->data_bytes());
   }
 
-  template <typename FileRow>
-  RowSource Rows(const TensorInfo* tensor, int64_t rows, int64_t cols, FileRow file_row) const {
+  /// Empty where the file's order is that of the operations.
+  RowOrder OrderOf(TensorRole role) const {
+    const bool rotated = role == TensorRole::kQuery || role == TensorRole::kKey ||
+                         role == TensorRole::kQueryBias || role == TensorRole::kKeyBias;
+    if (!rotated || config_.file_rope_pairs == RopePairs::kHalves) return nullptr;
+    return [dim = int64_t{config_.shape.head_dim}](int64_t row) {
+      const int64_t i = row % dim;
+      return row - i + i % (dim / 2) * 2 + i / (dim / 2);
+    };
+  }
+
+  RowSource Rows(const TensorInfo* tensor, const RowOrder& order) const {
+    const int64_t rows = tensor->rows();
+    const int64_t cols = tensor->row_length();
     const size_t row_bytes = tensor->data.size() / rows;
-    RowSource source{.rows = rows,
-                     .cols = cols,
-                     .read = [file = file_, tensor, cols, row_bytes, file_row](
-                                 int64_t first, int64_t count, float* out) {
-                       for (int64_t row = first; row < first + count; ++row) {
-                         const Status status =
-                             Dequantize(tensor->type,
-                                        tensor->data.subspan(file_row(row) * row_bytes, row_bytes),
-                                        std::span<float>(out + (row - first) * cols, cols));
-                         DECANT_CHECK(status.ok(), "{}", status.ToString());
-                       }
-                     }};
-    source.code_bits = BlockCodeBits(tensor->type);
-    if (source.code_bits == 0) return source;
-    source.read_codes = [file = file_, tensor, cols, row_bytes, file_row](
-                            int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
-                            uint16_t* offsets) {
+    const auto encoded_row = [tensor, order, row_bytes](int64_t row) {
+      return tensor->data.subspan((order ? order(row) : row) * row_bytes, row_bytes);
+    };
+    // What is read here lives as long as the function does.
+    RowSource rows_of{.rows = rows,
+                      .cols = cols,
+                      .read = [source = source_, type = tensor->type, cols, encoded_row](
+                                  int64_t first, int64_t count, float* out) {
+                        for (int64_t row = first; row < first + count; ++row) {
+                          const Status status =
+                              Dequantize(type, encoded_row(row),
+                                         std::span<float>(out + (row - first) * cols, cols));
+                          DECANT_CHECK(status.ok(), "{}", status.ToString());
+                        }
+                      }};
+    rows_of.code_bits = BlockCodeBits(tensor->type);
+    if (rows_of.code_bits == 0) return rows_of;
+    rows_of.read_codes = [source = source_, type = tensor->type, cols, encoded_row](
+                             int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                             uint16_t* offsets) {
       const int64_t blocks = cols / kCodeBlock;
       for (int64_t row = 0; row < count; ++row) {
-        const Status status = ReadBlockCodes(
-            tensor->type, tensor->data.subspan(file_row(first + row) * row_bytes, row_bytes),
-            std::span<int8_t>(codes + row * cols, cols),
-            std::span<uint16_t>(scales + row * blocks, blocks),
-            std::span<uint16_t>(offsets + row * blocks, blocks));
+        const Status status = ReadBlockCodes(type, encoded_row(first + row),
+                                             std::span<int8_t>(codes + row * cols, cols),
+                                             std::span<uint16_t>(scales + row * blocks, blocks),
+                                             std::span<uint16_t>(offsets + row * blocks, blocks));
         DECANT_CHECK(status.ok(), "{}", status.ToString());
       }
     };
-    return source;
+    return rows_of;
   }
 
-  std::shared_ptr<const GgufFile> file_;
+  std::shared_ptr<const TensorSource> source_;
   const ModelConfig& config_;
   const LoadProgress& progress_;
   int64_t done_ = 0;
-  int64_t total_ = 0;
 };
 
 Expected<LayerWeights> LoadLayer(int32_t index, const ModelConfig& config, TensorReader& reader,
                                  Ops& ops) {
-  const DecoderShape& shape = config.shape;
-  const int64_t hidden = shape.hidden;
-  const int64_t q_rows = int64_t{shape.heads} * shape.head_dim;
-  const int64_t kv_rows = int64_t{shape.kv_heads} * shape.head_dim;
-  const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", index, part); };
+  using Role = TensorRole;
   LayerWeights layer;
-  DECANT_ASSIGN_OR_RETURN(layer.attention_norm, reader.Vector(name("attn_norm.weight"), hidden));
-  DECANT_ASSIGN_OR_RETURN(const RowSource q,
-                          reader.RotatedMatrix(name("attn_q.weight"), q_rows, hidden));
-  DECANT_ASSIGN_OR_RETURN(const RowSource k,
-                          reader.RotatedMatrix(name("attn_k.weight"), kv_rows, hidden));
-  DECANT_ASSIGN_OR_RETURN(const RowSource v, reader.Matrix(name("attn_v.weight"), kv_rows, hidden));
+  DECANT_ASSIGN_OR_RETURN(layer.attention_norm, reader.Vector(Role::kAttentionNorm, index));
+  DECANT_ASSIGN_OR_RETURN(const RowSource q, reader.Matrix(Role::kQuery, index));
+  DECANT_ASSIGN_OR_RETURN(const RowSource k, reader.Matrix(Role::kKey, index));
+  DECANT_ASSIGN_OR_RETURN(const RowSource v, reader.Matrix(Role::kValue, index));
   layer.qkv = ops.PackQkv(q, k, v);
-  for (const char* part : {"attn_q", "attn_k", "attn_v"}) reader.Done(name(part) + ".weight");
+  reader.Done({Role::kQuery, Role::kKey, Role::kValue}, index);
   if (config.qkv_bias) {
-    if (config.file_rope_pairs != RopePairs::kHalves) {
-      return Error(StatusCode::kUnimplemented, "{}: QKV biases in a {} model", name("attn_q.bias"),
-                   config.family);
-    }
-    for (const auto& [part, rows] :
-         {std::pair{"attn_q.bias", q_rows}, std::pair{"attn_k.bias", kv_rows},
-          std::pair{"attn_v.bias", kv_rows}}) {
-      DECANT_ASSIGN_OR_RETURN(const std::vector<float> bias, reader.Vector(name(part), rows));
+    for (const Role role : {Role::kQueryBias, Role::kKeyBias, Role::kValueBias}) {
+      DECANT_ASSIGN_OR_RETURN(const std::vector<float> bias, reader.Vector(role, index));
       layer.qkv_bias.insert(layer.qkv_bias.end(), bias.begin(), bias.end());
     }
   }
-  DECANT_ASSIGN_OR_RETURN(const RowSource output,
-                          reader.Matrix(name("attn_output.weight"), hidden, q_rows));
+  if (config.qk_norm) {
+    DECANT_ASSIGN_OR_RETURN(layer.q_norm, reader.Vector(Role::kQueryNorm, index));
+    DECANT_ASSIGN_OR_RETURN(layer.k_norm, reader.Vector(Role::kKeyNorm, index));
+  }
+  DECANT_ASSIGN_OR_RETURN(const RowSource output, reader.Matrix(Role::kAttentionOutput, index));
   layer.output = ops.PackProjection(output);
-  reader.Done(name("attn_output.weight"));
-  DECANT_ASSIGN_OR_RETURN(layer.mlp_norm, reader.Vector(name("ffn_norm.weight"), hidden));
-  DECANT_ASSIGN_OR_RETURN(const RowSource gate,
-                          reader.Matrix(name("ffn_gate.weight"), shape.intermediate, hidden));
-  DECANT_ASSIGN_OR_RETURN(const RowSource up,
-                          reader.Matrix(name("ffn_up.weight"), shape.intermediate, hidden));
+  reader.Done({Role::kAttentionOutput}, index);
+  DECANT_ASSIGN_OR_RETURN(layer.mlp_norm, reader.Vector(Role::kMlpNorm, index));
+  DECANT_ASSIGN_OR_RETURN(const RowSource gate, reader.Matrix(Role::kGate, index));
+  DECANT_ASSIGN_OR_RETURN(const RowSource up, reader.Matrix(Role::kUp, index));
   layer.gate_up = ops.PackGateUp(gate, up);
-  for (const char* part : {"ffn_gate", "ffn_up"}) reader.Done(name(part) + ".weight");
-  DECANT_ASSIGN_OR_RETURN(const RowSource down,
-                          reader.Matrix(name("ffn_down.weight"), hidden, shape.intermediate));
+  reader.Done({Role::kGate, Role::kUp}, index);
+  DECANT_ASSIGN_OR_RETURN(const RowSource down, reader.Matrix(Role::kDown, index));
   layer.down = ops.PackProjection(down);
-  reader.Done(name("ffn_down.weight"));
+  reader.Done({Role::kDown}, index);
   return layer;
 }
 
 }  // namespace
 
-Expected<DecoderWeights> LoadDecoderWeights(const std::shared_ptr<const GgufFile>& file,
+Expected<DecoderWeights> LoadDecoderWeights(const std::shared_ptr<const TensorSource>& source,
                                             const ModelConfig& config, Ops& ops,
                                             const LoadProgress& progress) {
-  const DecoderShape& shape = config.shape;
-  TensorReader reader(file, config, progress);
+  TensorReader reader(source, config, progress);
   DecoderWeights weights;
-  DECANT_ASSIGN_OR_RETURN(const RowSource embedding,
-                          reader.Matrix("token_embd.weight", shape.vocab, shape.hidden));
+  DECANT_ASSIGN_OR_RETURN(const RowSource embedding, reader.Matrix(TensorRole::kEmbedding));
   weights.embedding = ops.PackEmbedding(embedding);
-  DECANT_ASSIGN_OR_RETURN(weights.final_norm, reader.Vector("output_norm.weight", shape.hidden));
-  for (int32_t i = 0; i < shape.layers; ++i) {
+  DECANT_ASSIGN_OR_RETURN(weights.final_norm, reader.Vector(TensorRole::kFinalNorm));
+  for (int32_t i = 0; i < config.shape.layers; ++i) {
     DECANT_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(i, config, reader, ops));
     weights.layers.push_back(std::move(layer));
   }
-  const std::string head_name = config.tied_head ? "token_embd.weight" : "output.weight";
-  DECANT_ASSIGN_OR_RETURN(const RowSource head,
-                          reader.Matrix(head_name, shape.vocab, shape.hidden));
+  const TensorRole head_role = config.tied_head ? TensorRole::kEmbedding : TensorRole::kHead;
+  DECANT_ASSIGN_OR_RETURN(const RowSource head, reader.Matrix(head_role));
   weights.head = ops.PackHead(head);
-  reader.Done(head_name);
+  reader.Done({TensorRole::kEmbedding});
+  if (!config.tied_head) reader.Done({TensorRole::kHead});
   return weights;
 }
 

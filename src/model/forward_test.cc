@@ -122,11 +122,12 @@ TEST(ModelConfigTest, RefusesWhatItCannotCompute) {
       {[](Builder& b) { b.Set("llama.block_count", 0U); }, "block_count is 0"},
       {[](Builder& b) { b.Set("llama.block_count", 3U); }, "blk.2.attn_norm.weight"},
       {[](Builder& b) { b.Set("llama.attention.head_count_kv", 4U); }, "6 heads on 4 KV heads"},
-      {[](Builder& b) { b.Set("llama.attention.key_length", 48U); }, "head dimension 48"},
+      {[](Builder& b) { b.Set("llama.attention.key_length", 48U); }, "key_length is 48"},
       {[](Builder& b) { b.Set("llama.feed_forward_length", 192U); }, "blk.0.ffn_gate.weight"},
-      {[](Builder& b) { b.Set("llama.rope.scaling.type", std::string("yarn")); }, "'yarn'"},
+      {[](Builder& b) { b.Set("llama.rope.scaling.type", std::string("longrope")); }, "'longrope'"},
+      {[](Builder& b) { b.Set("llama.rope.scaling.factor", 0.5F); }, "factor is 0.5"},
       {[](Builder& b) { b.Set("llama.attention.sliding_window", 128U); }, "sliding_window"},
-      {[](Builder& b) { b.Set("llama.rope.freq_base", std::nanf("")); }, "RoPE base nan"},
+      {[](Builder& b) { b.Set("llama.rope.freq_base", std::nanf("")); }, "freq_base is nan"},
       {[](Builder& b) { b.Unset("llama.embedding_length"); }, "embedding_length"},
       {[](Builder& b) { b.Set("tokenizer.ggml.eos_token_id", 280U); }, "eos_token_id is 280"}};
   for (const auto& [change, fragment] : kCases) {

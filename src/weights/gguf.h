@@ -4,28 +4,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
-#include "weights/ggml_type.h"
 #include "weights/gguf_metadata.h"
 #include "weights/mapped_file.h"
+#include "weights/tensor_source.h"
 
 namespace decant {
-
-/// One tensor of a GGUF file. `data` points into the file.
-struct TensorInfo {
-  std::string name;
-  GgmlType type = GgmlType::kF32;
-  std::vector<int64_t> dims;        ///< 1 to 4, none zero, the fastest first: {columns, rows}.
-  uint64_t offset = 0;              ///< Of the data in the file, in bytes from its start.
-  std::span<const std::byte> data;  ///< Whole rows of whole blocks.
-
-  int64_t row_length() const { return dims[0]; }
-  int64_t elements() const;
-  int64_t rows() const { return elements() / row_length(); }
-};
 
 /// A GGUF file of version 2 or 3 (little-endian), mapped and checked. Format:
 /// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
@@ -34,7 +20,7 @@ struct TensorInfo {
 /// products of dimensions, alignment, duplicates, and that tensors lie inside the file without
 /// overlapping. Work and memory are bounded by the limits below, whatever the file says. Tensor
 /// data are not looked at.
-class GgufFile {
+class GgufFile : public TensorSource {
  public:
   /// The most that is read of header, metadata and tensor list together.
   static constexpr uint64_t kMaxHeaderBytes = uint64_t{128} << 20;
@@ -60,17 +46,9 @@ class GgufFile {
 
   const GgufMetadata& metadata() const { return metadata_; }
 
-  /// In the order of the file's tensor list.
-  std::span<const TensorInfo> tensors() const { return tensors_; }
-
-  /// Null where there is no such tensor.
-  const TensorInfo* Find(std::string_view name) const;
-
-  /// kNotFound, naming file and tensor, where there is none.
-  Expected<const TensorInfo*> Require(std::string_view name) const;
-
-  /// Asks the system to read the whole file ahead of its use; returns at once.
-  void Prefetch() const { mapping_.Prefetch(); }
+  const std::string& label() const override { return path_; }
+  void Prefetch() const override { mapping_.Prefetch(); }
+  void Release(std::span<const std::byte> data) const override { mapping_.Release(data); }
 
  private:
   GgufFile() = default;
@@ -83,8 +61,6 @@ class GgufFile {
   uint32_t version_ = 0;
   uint32_t alignment_ = kDefaultAlignment;
   GgufMetadata metadata_;
-  std::vector<TensorInfo> tensors_;
-  std::vector<uint32_t> by_name_;  ///< Indices of tensors_, ordered by name.
 };
 
 }  // namespace decant

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 #include <utility>
+
+#include "base/narrow.h"
 
 namespace decant {
 namespace {
@@ -70,6 +73,19 @@ void MappedFile::Prefetch() const {
   // A hint: where the system does not take it, pages are read when they are touched.
   if (!bytes_.empty()) {
     madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_WILLNEED);
+  }
+}
+
+void MappedFile::Release(std::span<const std::byte> part) const {
+  // Part of another mapping wraps around to an offset past the end.
+  const size_t offset =
+      reinterpret_cast<uintptr_t>(part.data()) - reinterpret_cast<uintptr_t>(bytes_.data());
+  if (offset > bytes_.size() || part.size() > bytes_.size() - offset) return;
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t first = RoundUp(offset, page);
+  const size_t end = (offset + part.size()) / page * page;
+  if (first < end) {
+    madvise(const_cast<std::byte*>(bytes_.data()) + first, end - first, MADV_DONTNEED);
   }
 }
 

@@ -31,6 +31,10 @@ class MappedFile {
   /// Asks the system to read the whole file ahead of its use; returns at once.
   void Prefetch() const;
 
+  /// Lets go of the memory behind the whole pages inside `part` of bytes(); they are read from the
+  /// file again when touched. Nothing where `part` lies elsewhere.
+  void Release(std::span<const std::byte> part) const;
+
  private:
   MappedFile(std::string path, std::span<const std::byte> bytes)
       : path_(std::move(path)), bytes_(bytes) {}
