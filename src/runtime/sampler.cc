@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -132,8 +133,14 @@ float Sampler::KthLargest(std::span<const float> logits, size_t k) {
 
 /// Keeps the smallest number of most likely candidates whose weights reach top_p of the total.
 void Sampler::KeepTopP(float top_p) {
-  const double target = top_p * TotalWeight();
-  ranked_ = candidates_;
+  const double total = TotalWeight();
+  const double target = top_p * total;
+  // All candidates below the floor weigh less than the rest that top_p leaves out: most of a
+  // vocabulary goes at once.
+  const double floor = (1.0 - top_p) * total / static_cast<double>(candidates_.size());
+  ranked_.clear();
+  std::ranges::copy_if(candidates_, std::back_inserter(ranked_),
+                       [floor](const Candidate& c) { return c.weight >= floor; });
   // The first `low` candidates by likelihood weigh `kept`, which is too little; the first `high`
   // are enough. Halving what lies between costs a few passes in all, sorting would cost many.
   double kept = 0;
