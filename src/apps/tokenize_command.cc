@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,8 +11,10 @@
 
 #include "apps/command.h"
 #include "apps/engine_flags.h"
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/json.h"
+#include "base/run_header.h"
 #include "engine/load_engine.h"
 #include "weights/gguf.h"
 
@@ -19,19 +25,45 @@ struct TokenizeFlags {
   std::string model{};
   bool decode = false;
   bool special = false;
+  bool hex = false;
+  int32_t benchmark = 0;
 };
 
-/// A JSON string in, a JSON list of ids out.
-Expected<std::string> EncodeLine(const Tokenizer& tokenizer, const std::string& line,
-                                 bool special) {
+/// The bytes that `digits` spell, two a byte.
+Expected<std::string> BytesOfHex(std::string_view digits) {
+  if (digits.size() % 2 != 0) return InvalidArgument("an odd number of hexadecimal digits");
+  std::string bytes;
+  bytes.reserve(digits.size() / 2);
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    const std::string_view pair = digits.substr(i, 2);
+    uint8_t byte = 0;
+    const auto [end, error] = std::from_chars(pair.data(), pair.data() + 2, byte, 16);
+    if (error != std::errc() || end != pair.data() + 2) {
+      return InvalidArgument("{} is no byte in hexadecimal", JsonQuote(pair));
+    }
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
+}
+
+/// The text of a line: a JSON string, or with --hex its bytes.
+Expected<std::string> ReadText(const std::string& line, bool hex) {
+  if (hex) return BytesOfHex(line);
   const nlohmann::json value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!value.is_string()) return InvalidArgument("not a JSON string");
+  return value.get<std::string>();
+}
+
+SpecialTokens Policy(const TokenizeFlags& flags) {
+  return flags.special ? SpecialTokens::kParse : SpecialTokens::kAsText;
+}
+
+/// A text in, a JSON list of ids out.
+Expected<std::string> EncodeLine(const Tokenizer& tokenizer, const std::string& line,
+                                 const TokenizeFlags& flags) {
+  DECANT_ASSIGN_OR_RETURN(const std::string text, ReadText(line, flags.hex));
   JsonArray ids;
-  for (const int32_t id :
-       tokenizer.Encode(value.get_ref<const std::string&>(),
-                        special ? SpecialTokens::kParse : SpecialTokens::kAsText)) {
-    ids.Add(id);
-  }
+  for (const int32_t id : tokenizer.Encode(text, Policy(flags))) ids.Add(id);
   return ids.ToString();
 }
 
@@ -54,20 +86,59 @@ Expected<std::string> DecodeLine(const Tokenizer& tokenizer, const std::string& 
   return JsonQuote(tokenizer.Decode(ids, special ? ControlTokens::kShow : ControlTokens::kHide));
 }
 
-Status Tokenize(const TokenizeFlags& flags) {
-  DECANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(flags.model));
-  DECANT_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(file));
-  std::ios::sync_with_stdio(false);
+/// Answers line after line of standard input.
+Status AnswerLines(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     const Expected<std::string> answer = flags.decode ? DecodeLine(tokenizer, line, flags.special)
-                                                      : EncodeLine(tokenizer, line, flags.special);
+                                                      : EncodeLine(tokenizer, line, flags);
     if (!answer.ok()) {
       std::cout.flush();
       return answer.status().WithContext(fmt::format("line {}", number));
     }
     std::cout << *answer << '\n';
   }
+  return Status();
+}
+
+/// Reads all lines, then encodes their texts again and again, in this thread.
+Status Benchmark(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
+  std::vector<std::string> texts;
+  size_t bytes = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    Expected<std::string> text = ReadText(line, flags.hex);
+    if (!text.ok()) return text.status().WithContext(fmt::format("line {}", texts.size() + 1));
+    bytes += text->size();
+    texts.push_back(std::move(*text));
+  }
+  const SpecialTokens policy = Policy(flags);
+  size_t tokens = 0;
+  const auto encode_all = [&] {
+    const Stopwatch stopwatch;
+    tokens = 0;
+    for (const std::string& text : texts) tokens += tokenizer.Encode(text, policy).size();
+    return stopwatch.Seconds();
+  };
+  encode_all();
+  JsonArray seconds;
+  for (int32_t i = 0; i < flags.benchmark && !InterruptRequested(); ++i) seconds.Add(encode_all());
+  std::cout << ToJson(MakeRunHeader({}, 0)).ToString() << '\n'
+            << JsonObject()
+                   .Add("texts", texts.size())
+                   .Add("bytes", bytes)
+                   .Add("tokens", tokens)
+                   .Add("seconds", seconds)
+                   .ToString()
+            << '\n';
+  return Status();
+}
+
+Status Tokenize(const TokenizeFlags& flags) {
+  DECANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(flags.model));
+  DECANT_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(file));
+  std::ios::sync_with_stdio(false);
+  DECANT_RETURN_IF_ERROR(flags.benchmark > 0 ? Benchmark(tokenizer, flags)
+                                             : AnswerLines(tokenizer, flags));
   std::cout.flush();
   if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
   if (!std::cout) return Error(StatusCode::kInternal, "standard output cannot be written");
@@ -80,10 +151,18 @@ Command AddTokenizeCommand(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
   const auto flags = std::make_shared<TokenizeFlags>();
   AddModelFlag(app, flags->model);
-  app.add_flag("--decode", flags->decode,
-               "The other way: a list of ids a line in, a string a line out");
+  CLI::Option* decode = app.add_flag("--decode", flags->decode,
+                                     "The other way: a list of ids a line in, a string a line out");
   app.add_flag("--special", flags->special,
                "Control tokens, such as <|im_end|>, are read in text, and shown in decoded text");
+  app.add_flag("--hex", flags->hex,
+               "A line is not a JSON string but the text's bytes in hexadecimal: any bytes at all")
+      ->excludes(decode);
+  app.add_option("--benchmark", flags->benchmark,
+                 "Write no ids but, after a warm-up, the seconds that each of so many rounds over\n"
+                 "all texts took: one line that describes the machine and one with the figures")
+      ->check(CLI::Range(1, 1000000))
+      ->excludes(decode);
   app.footer(
       "Reads one JSON string a line and writes its ids as a JSON list, a line each; no token is\n"
       "added that the text does not have. A line that is neither ends the command with an error\n"
