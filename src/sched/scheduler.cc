@@ -51,12 +51,11 @@ Status Scheduler::Validate(const Request& request) const {
 }
 
 /// A valid request's reservation. The prompt's last token is not shared: each sample needs its
-/// logits. Nothing is where each sample reports on the whole prompt.
+/// logits.
 PageGroup Scheduler::PagesOf(const Request& request, int32_t samples) const {
   const auto prompt_len = Narrow<int32_t>(request.prompt.size());
-  const bool shares = samples > 1 && !request.sampling.prompt_logprobs;
   return {.tokens = prompt_len + request.max_new_tokens,
-          .shared_tokens = shares ? prompt_len - 1 : 0,
+          .shared_tokens = samples > 1 ? prompt_len - 1 : 0,
           .leases = samples};
 }
 

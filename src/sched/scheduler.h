@@ -45,7 +45,7 @@ struct TokenEvent {
 /// wait, then start behind them in a later step, so that what they read has been written whatever
 /// the order of work within a step. Each computes the prompt's last token at least, for logits to
 /// sample from, and ends by itself; a shared page goes back with the last sample that holds it.
-/// Where prompt_logprobs are asked for, nothing is shared: each sample computes the whole prompt.
+/// Sample 0, as long as it lives, is the oldest and computes the whole prompt.
 ///
 /// One step may be in flight: Next may be called while one earlier step is not committed. A row
 /// whose token is still in flight is planned without knowing it; should that token end the

@@ -209,12 +209,11 @@ class History {
       request.sampling = {.temperature = 1.0F, .seed = static_cast<uint64_t>(Between(0, 1000))};
     }
     if (Between(0, 1) == 0) request.samples = Between(1, 4);
-    if (Between(0, 7) == 0) request.sampling.prompt_logprobs = 0;
     for (int32_t i = Between(0, 2); i > 0; --i) {
       request.stop_tokens.push_back(Between(0, vocab_size_ - 1));
     }
     ShadowRequest common{.request = request};
-    if (request.samples > 1 && !request.sampling.prompt_logprobs) {
+    if (request.samples > 1) {
       common.shared_len = (common.prompt_len() - 1) / page_size_ * page_size_;
     }
     const Status status = scheduler_.Submit(request);

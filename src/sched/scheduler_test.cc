@@ -273,17 +273,12 @@ TEST(SchedulerTest, SamplesWaitForTheStepAfterTheSharedPositions) {
   EXPECT_THAT(plan.rows[1].prompt_tokens, ElementsAre(108)) << "the last token is never shared";
 }
 
-TEST(SchedulerTest, APromptWithinOnePageOrOneThatReportsOnItselfIsNotShared) {
+TEST(SchedulerTest, APromptWithinOnePageIsNotShared) {
   PagePool pool(16, 4);
   Scheduler scheduler(kConfig, pool);
   ASSERT_TRUE(scheduler.Submit(MakeGroup(1, 4, 4, 2)).ok());
   EXPECT_EQ(Describe(scheduler.Next()), "1@0 4/4!, 1.1@1 4/4!");
   EXPECT_EQ(pool.free_pages(), 12);
-  Request reporting = MakeGroup(2, 9, 3, 2);
-  reporting.sampling.prompt_logprobs = 0;
-  ASSERT_TRUE(scheduler.Submit(reporting).ok());
-  EXPECT_EQ(Describe(scheduler.Next()), "1@0 1/5!, 1.1@1 1/5!, 2@2 8/8");
-  EXPECT_EQ(pool.free_pages(), 6);
 }
 
 TEST(SchedulerTest, TheNextSampleTakesOverWhereTheOldestEnded) {

@@ -85,10 +85,10 @@ struct PlannedRow {
   bool samples = false;
   /// The chunk's token ids [query_len]. A row's first chunk need not start at position 0: what lies
   /// before it, another sample of the request has computed in pages that both hold (never for
-  /// sample 0 of a request that asks for prompt_logprobs: each position tells of the next). Empty
-  /// for a decode token: its query is the token that this row sampled in the step before, which the
-  /// scheduler may not know yet. (A row that samples and goes on is part of every following step,
-  /// so it is always the step before.)
+  /// sample 0, which reports prompt_logprobs: each position tells of the next). Empty for a decode
+  /// token: its query is the token that this row sampled in the step before, which the scheduler
+  /// may not know yet. (A row that samples and goes on is part of every following step, so it is
+  /// always the step before.)
   std::span<const Token> prompt_tokens{};
   /// The request's whole prompt, for penalties and prompt_logprobs.
   std::span<const Token> prompt{};
