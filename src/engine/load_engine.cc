@@ -132,13 +132,13 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   DECANT_ASSIGN_OR_RETURN(model->num_pages_, CountPages(options, config, model->max_model_len_));
 
   const int32_t processors = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-  model->ops_ = std::make_unique<CpuOps>(CpuOpsOptions{
-      .shape = config.shape,
-      .decode_kernel = options.decode_kernel,
-      .weight_copies = options.weight_copies,
-      .threads = options.threads == 0 ? processors : options.threads,
-      .max_tokens = options.chunk_tokens + options.max_batch,
-      .max_samples = std::max(options.max_batch, ForwardRunner::kPromptLogitsTokens)});
+  model->ops_ = std::make_unique<CpuOps>(
+      CpuOpsOptions{.shape = config.shape,
+                    .decode_kernel = options.decode_kernel,
+                    .weight_copies = options.weight_copies,
+                    .threads = options.threads == 0 ? processors : options.threads,
+                    .max_tokens = options.chunk_tokens + options.max_batch,
+                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock)});
   DECANT_ASSIGN_OR_RETURN(
       model->weights_, LoadDecoderWeights(model->files_.tensors, config, *model->ops_, progress));
   DECANT_RETURN_IF_ERROR(model->ops_->AllocateCache(model->num_pages_, options.page_size));

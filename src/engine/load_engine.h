@@ -35,7 +35,7 @@ struct EngineOptions {
   int32_t max_model_len = 0;        ///< 0: the model's own.
   bool poison_freed_pages = false;  ///< For gates: pages fill with NaN when they are freed.
   size_t step_history = 65536;      ///< StepRecords kept.
-  ForwardRunner::LogitsObserver logits_observer = nullptr;  ///< For gates.
+  LogitsObserver logits_observer = nullptr;  ///< For gates.
 };
 
 /// A model ready to serve: everything from the file to the engine's loop, torn down in the right

@@ -39,7 +39,7 @@ class Server {
         ops_({.shape = config_.shape,
               .threads = setting.threads,
               .max_tokens = setting.chunk_tokens + setting.max_batch,
-              .max_samples = std::max(setting.max_batch, ForwardRunner::kPromptLogitsTokens)}),
+              .max_samples = std::max(setting.max_batch, HostSampling::kPromptBlock)}),
         weights_(LoadDecoderWeights(file_, config_, ops_, nullptr).value()) {
     const int32_t pages = kPoolTokens / setting.page_size;
     EXPECT_TRUE(ops_.AllocateCache(pages, setting.page_size).ok());

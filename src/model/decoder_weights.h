@@ -16,8 +16,8 @@ namespace decant {
 struct DecoderWeights {
   std::unique_ptr<EmbeddingWeight> embedding;
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;       ///< [hidden]
-  std::unique_ptr<LinearWeight> head;  ///< [vocab, hidden]
+  std::unique_ptr<VectorWeight> final_norm;  ///< [hidden]
+  std::unique_ptr<LinearWeight> head;        ///< [vocab, hidden]
 };
 
 /// Told of the files' bytes that are packed so far, and of all there are.

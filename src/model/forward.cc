@@ -23,7 +23,7 @@ TensorView Forward(Ops& ops, const DecoderWeights& weights, const StepBatch& bat
 
 TensorView Logits(Ops& ops, const DecoderWeights& weights, TensorView residual,
                   std::span<const int32_t> tokens) {
-  return ops.NormHead(weights.final_norm, *weights.head, residual, tokens);
+  return ops.NormHead(*weights.final_norm, *weights.head, residual, tokens);
 }
 
 }  // namespace decant

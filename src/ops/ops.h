@@ -62,19 +62,25 @@ class EmbeddingWeight {
   virtual ~EmbeddingWeight() = default;
 };
 
+/// A vector, such as a norm's gains or a bias, in a backend's own memory.
+class VectorWeight {
+ public:
+  virtual ~VectorWeight() = default;
+};
+
 /// The weights of one decoder layer. Row order of q and k follows the half-split rotary embedding
 /// (pairs i, i + head_dim / 2).
 struct LayerWeights {
-  std::vector<float> attention_norm;  ///< [hidden]
+  std::unique_ptr<VectorWeight> attention_norm;  ///< [hidden]
   std::unique_ptr<LinearWeight>
       qkv;  ///< [(heads + 2 kv_heads) * head_dim, hidden]: q rows, k rows, v rows
-  std::vector<float> qkv_bias;            ///< the same rows, or empty
-  std::vector<float> q_norm;              ///< [head_dim] RMSNorm of each query head, or empty
-  std::vector<float> k_norm;              ///< [head_dim] likewise of each key head
-  std::unique_ptr<LinearWeight> output;   ///< [hidden, heads * head_dim]
-  std::vector<float> mlp_norm;            ///< [hidden]
-  std::unique_ptr<LinearWeight> gate_up;  ///< [2 * intermediate, hidden]
-  std::unique_ptr<LinearWeight> down;     ///< [hidden, intermediate]
+  std::unique_ptr<VectorWeight> qkv_bias;  ///< the same rows, or null
+  std::unique_ptr<VectorWeight> q_norm;    ///< [head_dim] RMSNorm of each query head, or null
+  std::unique_ptr<VectorWeight> k_norm;    ///< [head_dim] likewise of each key head
+  std::unique_ptr<LinearWeight> output;    ///< [hidden, heads * head_dim]
+  std::unique_ptr<VectorWeight> mlp_norm;  ///< [hidden]
+  std::unique_ptr<LinearWeight> gate_up;   ///< [2 * intermediate, hidden]
+  std::unique_ptr<LinearWeight> down;      ///< [hidden, intermediate]
 };
 
 enum class DecodeKernel {
@@ -119,6 +125,10 @@ class Ops {
   virtual std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) = 0;
   virtual std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) = 0;
   virtual std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) = 0;
+  virtual std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) = 0;
+  /// To be called once all weights are packed: tells what failed meanwhile, such as memory that ran
+  /// out, and readies what depends on the weights as a whole.
+  virtual Status FinishLoading() = 0;
 
   /// Makes the K and V of `pages` pages of `page_size` slots in every layer.
   virtual Status AllocateCache(int32_t pages, int32_t page_size) = 0;
@@ -181,7 +191,7 @@ class Ops {
   /// Logits [tokens.size(), vocab] in fp32 of some of the step's tokens, which are indices into the
   /// batch: final RMSNorm and head. May be called several times a step; the view holds until the
   /// next call.
-  virtual TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
+  virtual TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head,
                               TensorView residual, std::span<const int32_t> tokens) = 0;
 
   /// What the step just begun has to read and compute, with the weights packed and the logits asked

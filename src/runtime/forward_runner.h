@@ -12,26 +12,21 @@
 
 #include "model/decoder_weights.h"
 #include "ops/ops.h"
-#include "runtime/sampler.h"
+#include "runtime/host_sampling.h"
+#include "runtime/logits_observer.h"
+#include "runtime/packed_batch.h"
 #include "runtime/step_runner.h"
 
 namespace decant {
 
-/// Steps of a real model: packs a plan into a batch, runs Forward, samples. A thread of its own
-/// does so, so that the caller plans the next step meanwhile; it is the only one that uses `ops`.
-///
-/// Log-probabilities of prompts are computed kPromptLogitsTokens positions at a time, so that a
-/// chunk's logits are never held at once.
+/// Steps of a model on the CPU: packs a plan into a batch, runs Forward, samples. A thread of its
+/// own does so, so that the caller plans the next step meanwhile; it is the only one that uses
+/// `ops`.
 class ForwardRunner : public StepRunner {
  public:
-  static constexpr int32_t kPromptLogitsTokens = 32;
-
-  /// Told of each step's logits [samples, vocab] before sampling, in plan order of the rows that
-  /// sample; for gates and tests, on the runner's thread.
-  using LogitsObserver = std::function<void(const StepPlan& plan, TensorView logits)>;
-
   /// `ops` and `weights` must outlive the runner. Rows are numbered below max_rows. `ops` must give
-  /// the logits of max(max_rows, kPromptLogitsTokens) tokens at a time.
+  /// the logits of max(max_rows, HostSampling::kPromptBlock) tokens at a time. The observer is
+  /// called on the runner's thread.
   ForwardRunner(Ops& ops, const DecoderWeights& weights, int32_t max_rows,
                 LogitsObserver observer = nullptr);
   ~ForwardRunner() override;
@@ -42,29 +37,15 @@ class ForwardRunner : public StepRunner {
  private:
   void ThreadLoop();
   StepResult RunStep(const StepPlan& plan);
-  void Pack(const StepPlan& plan);
-  void ComputePromptLogprobs(const StepPlan& plan, TensorView residual);
-  SampledToken SampleRow(const PlannedRow& row, std::span<const float> logits);
-
-  /// What a row keeps from step to step.
-  struct RowState {
-    Token last_token = 0;
-    Sampler sampler{};
-    std::vector<PositionLogprobs> prompt_logprobs{};  // of the prompt that the row reads
-  };
+  void ReportPrompts(const StepPlan& plan, TensorView residual);
 
   Ops& ops_;
   const DecoderWeights& weights_;
   LogitsObserver observer_;
 
   // Used by the runner's thread only.
-  std::vector<RowState> states_;  // [max_rows]
-  std::vector<int32_t> token_ids_;
-  std::vector<int32_t> positions_;
-  std::vector<int32_t> token_rows_;
-  std::vector<BatchRow> rows_;
-  std::vector<int32_t> logits_tokens_;
-  StepBatch batch_;
+  HostSampling sampling_;
+  PackedBatch packed_;
 
   std::mutex mutex_;
   std::condition_variable launched_;

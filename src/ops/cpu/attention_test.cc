@@ -139,7 +139,8 @@ class AttentionBatch {
  private:
   static std::vector<float> Floats(const std::vector<Bf16>& values) {
     std::vector<float> floats(values.size());
-    std::transform(values.begin(), values.end(), floats.begin(), ToFloat);
+    std::transform(values.begin(), values.end(), floats.begin(),
+                   [](Bf16 value) { return ToFloat(value); });
     return floats;
   }
 

@@ -267,9 +267,10 @@ void CpuOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tenso
                                TensorView queries) {
   const int32_t tokens = batch_->tokens();
   const TensorView normed =
-      Norm(weights.attention_norm, residual, tokens, [](int32_t i) { return i; });
+      Norm(HostVector::Of(weights.attention_norm), residual, tokens, [](int32_t i) { return i; });
   const int32_t dim = shape_.head_dim;
-  const float* bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data();
+  const std::span<const float> all_biases = HostVector::Of(weights.qkv_bias);
+  const float* bias = all_biases.empty() ? nullptr : all_biases.data();
   linear_.Run(AsSliced(*weights.qkv), normed, tokens,
               [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* out, int) {
                 for (int32_t i = 0; i < count; ++i) {
@@ -281,8 +282,8 @@ void CpuOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tenso
                     auto index = static_cast<int32_t>((slice.first_row + column) / dim);
                     std::array<Bf16, kMaxHeadDim> rounded;
                     if (index < shape_.heads + shape_.kv_heads) {
-                      const std::vector<float>& norm =
-                          index < shape_.heads ? weights.q_norm : weights.k_norm;
+                      const std::span<const float> norm =
+                          HostVector::Of(index < shape_.heads ? weights.q_norm : weights.k_norm);
                       if (!norm.empty()) {
                         kernels_.rms_norm_f32(head, norm.data(), shape_.norm_epsilon, dim, head);
                       }
@@ -321,8 +322,8 @@ void CpuOps::ProjectAdd(const LinearWeight& weight, TensorView input, TensorView
 }
 
 void CpuOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) {
-  const TensorView normed =
-      Norm(weights.mlp_norm, residual, batch_->tokens(), [](int32_t i) { return i; });
+  const TensorView normed = Norm(HostVector::Of(weights.mlp_norm), residual, batch_->tokens(),
+                                 [](int32_t i) { return i; });
   linear_.Run(
       AsSliced(*weights.gate_up), normed, batch_->tokens(),
       [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* y, int) {
@@ -339,14 +340,14 @@ void CpuOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, Te
       });
 }
 
-TensorView CpuOps::NormHead(std::span<const float> final_norm, const LinearWeight& head,
+TensorView CpuOps::NormHead(const VectorWeight& final_norm, const LinearWeight& head,
                             TensorView residual, std::span<const int32_t> tokens) {
   const auto samples = static_cast<int32_t>(tokens.size());
   head_bytes_ += BytesRead(head_cost_, samples);
   head_tokens_ += samples;
   const TensorView logits = logits_.View(samples);
   const TensorView normed =
-      Norm(final_norm, residual, samples, [&](int32_t i) { return tokens[i]; });
+      Norm(HostVector::Of(&final_norm), residual, samples, [&](int32_t i) { return tokens[i]; });
   linear_.Run(AsSliced(head), normed, samples,
               [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, float* y, int) {
                 for (int32_t i = 0; i < count; ++i) {

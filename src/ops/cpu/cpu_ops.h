@@ -7,6 +7,7 @@
 
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu_kernels.h"
+#include "ops/cpu/host_vector.h"
 #include "ops/cpu/kv_cache.h"
 #include "ops/cpu/linear.h"
 #include "ops/cpu/thread_pool.h"
@@ -39,6 +40,10 @@ class CpuOps : public Ops {
   std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
   std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
+  std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override {
+    return std::make_unique<HostVector>(values);
+  }
+  Status FinishLoading() override { return {}; }
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { cache_.Poison(page); }
@@ -70,8 +75,8 @@ class CpuOps : public Ops {
   void Attention(int32_t layer, TensorView queries, TensorView attended) override;
   void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override;
   void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
-  TensorView NormHead(std::span<const float> final_norm, const LinearWeight& head,
-                      TensorView residual, std::span<const int32_t> tokens) override;
+  TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head, TensorView residual,
+                      std::span<const int32_t> tokens) override;
   StepCost Cost() const override;
   double MeasureRate() override { return linear_.MeasureRate(); }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;

@@ -211,13 +211,14 @@ void OracleOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Te
     const int32_t position = batch_->positions[token];
     std::vector<float> qkv =
         Dense(*weights.qkv)
-            .Apply(NormRow(residual.Row<float>(token), weights.attention_norm).data());
-    if (!weights.qkv_bias.empty()) {
-      for (size_t i = 0; i < qkv.size(); ++i) qkv[i] += weights.qkv_bias[i];
-    }
+            .Apply(
+                NormRow(residual.Row<float>(token), HostVector::Of(weights.attention_norm)).data());
+    const std::span<const float> bias = HostVector::Of(weights.qkv_bias);
+    for (size_t i = 0; i < bias.size(); ++i) qkv[i] += bias[i];
     for (int32_t head = 0; head < shape_.heads + shape_.kv_heads; ++head) {
       float* values = qkv.data() + int64_t{head} * dim;
-      const std::vector<float>& norm = head < shape_.heads ? weights.q_norm : weights.k_norm;
+      const std::span<const float> norm =
+          HostVector::Of(head < shape_.heads ? weights.q_norm : weights.k_norm);
       if (!norm.empty()) std::ranges::copy(Norm(values, norm), values);
       Rotate(values, position);
     }
@@ -258,7 +259,8 @@ void OracleOps::ProjectAdd(const LinearWeight& weight, TensorView input, TensorV
 void OracleOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) {
   for (int32_t token = 0; token < batch_->tokens(); ++token) {
     const std::vector<float> y =
-        Dense(*weights.gate_up).Apply(NormRow(residual.Row<float>(token), weights.mlp_norm).data());
+        Dense(*weights.gate_up)
+            .Apply(NormRow(residual.Row<float>(token), HostVector::Of(weights.mlp_norm)).data());
     for (int32_t i = 0; i < shape_.intermediate; ++i) {
       const float gate = y[i];
       out.Row<float>(token)[i] =
@@ -267,7 +269,7 @@ void OracleOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual,
   }
 }
 
-TensorView OracleOps::NormHead(std::span<const float> final_norm, const LinearWeight& head,
+TensorView OracleOps::NormHead(const VectorWeight& final_norm, const LinearWeight& head,
                                TensorView residual, std::span<const int32_t> tokens) {
   const auto samples = static_cast<int64_t>(tokens.size());
   logits_.resize(samples * shape_.vocab);
@@ -276,8 +278,8 @@ TensorView OracleOps::NormHead(std::span<const float> final_norm, const LinearWe
                           .rows = samples,
                           .cols = shape_.vocab};
   for (int64_t i = 0; i < samples; ++i) {
-    const std::vector<float> y =
-        Dense(head).Apply(NormRow(residual.Row<float>(tokens[i]), final_norm).data());
+    const std::vector<float> y = Dense(head).Apply(
+        NormRow(residual.Row<float>(tokens[i]), HostVector::Of(&final_norm)).data());
     std::copy(y.begin(), y.end(), logits.Row<float>(i));
   }
   return logits;

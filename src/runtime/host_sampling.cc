@@ -1,0 +1,65 @@
+#include "runtime/host_sampling.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/logprobs.h"
+
+namespace decant {
+
+namespace {
+
+/// The samples of a request share its prompt: the first one, which computes it from its beginning,
+/// tells of it.
+bool WantsPromptLogprobs(const PlannedRow& row) {
+  return row.sampling.prompt_logprobs.has_value() && row.sample == 0;
+}
+
+}  // namespace
+
+std::vector<HostSampling::PromptPosition> HostSampling::PromptPositions(const StepPlan& plan,
+                                                                        const PackedBatch& packed) {
+  std::vector<PromptPosition> positions;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlannedRow& row = plan.rows[i];
+    if (!WantsPromptLogprobs(row) || row.prompt_tokens.empty()) continue;
+    RowState& state = states_[row.row];
+    const int32_t first = row.context_len - row.query_len;
+    if (first == 0) state.prompt_logprobs.clear();
+    const std::span<const Token> next = row.prompt.subspan(first + 1).first(
+        std::min<size_t>(row.query_len, row.prompt.size() - first - 1));
+    DECANT_CHECK(state.prompt_logprobs.size() == static_cast<size_t>(first),
+                 "request {}'s prompt goes on at {} after {}", row.request, first,
+                 state.prompt_logprobs.size());
+    state.prompt_logprobs.resize(first + next.size());
+    for (size_t k = 0; k < next.size(); ++k) {
+      positions.push_back({.token = packed.query_start(i) + static_cast<int32_t>(k),
+                           .next = next[k],
+                           .top = *row.sampling.prompt_logprobs,
+                           .out = &state.prompt_logprobs[first + k]});
+    }
+  }
+  return positions;
+}
+
+void HostSampling::ReportPrompt(const PromptPosition& position, std::span<const float> logits) {
+  *position.out = ComputeLogprobs(logits, position.next, position.top);
+}
+
+SampledToken HostSampling::Sample(const PlannedRow& row, std::span<const float> logits) {
+  RowState& state = states_[row.row];
+  state.last_token = state.sampler.Sample(
+      logits, row.sampling,
+      {.sample_index = row.sample_index, .prompt = row.prompt, .stop_tokens = row.stop_tokens});
+  SampledToken sampled{.request = row.request, .row = row.row, .token = state.last_token};
+  if (row.sampling.logprobs) {
+    sampled.logprobs = ComputeLogprobs(logits, sampled.token, *row.sampling.logprobs);
+  }
+  if (WantsPromptLogprobs(row) && row.sample_index == 0) {
+    sampled.prompt_logprobs = std::exchange(state.prompt_logprobs, {});
+  }
+  return sampled;
+}
+
+}  // namespace decant
