@@ -20,7 +20,7 @@ namespace decant {
 /// `fallback` where the key is missing, but still refuse a wrong type. Copies share what they hold.
 class JsonMetadata {
  public:
-  static constexpr size_t kMaxBytes = size_t{4} << 20;
+  static constexpr size_t kMaxBytes = size_t{2} << 20;
   static constexpr int kMaxDepth = 64;
 
   /// Reads the object in the file at `path`.
