@@ -112,30 +112,42 @@ class TensorReader {
   int64_t done_ = 0;
 };
 
+/// The vectors of the roles, one after another.
+Expected<std::unique_ptr<VectorWeight>> LoadVector(std::initializer_list<TensorRole> roles,
+                                                   int32_t index, TensorReader& reader, Ops& ops) {
+  std::vector<float> all;
+  for (const TensorRole role : roles) {
+    DECANT_ASSIGN_OR_RETURN(const std::vector<float> part, reader.Vector(role, index));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return ops.PackVector(all);
+}
+
 Expected<LayerWeights> LoadLayer(int32_t index, const ModelConfig& config, TensorReader& reader,
                                  Ops& ops) {
   using Role = TensorRole;
+  const auto vector = [&](std::initializer_list<Role> roles) {
+    return LoadVector(roles, index, reader, ops);
+  };
   LayerWeights layer;
-  DECANT_ASSIGN_OR_RETURN(layer.attention_norm, reader.Vector(Role::kAttentionNorm, index));
+  DECANT_ASSIGN_OR_RETURN(layer.attention_norm, vector({Role::kAttentionNorm}));
   DECANT_ASSIGN_OR_RETURN(const RowSource q, reader.Matrix(Role::kQuery, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource k, reader.Matrix(Role::kKey, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource v, reader.Matrix(Role::kValue, index));
   layer.qkv = ops.PackQkv(q, k, v);
   reader.Done({Role::kQuery, Role::kKey, Role::kValue}, index);
   if (config.qkv_bias) {
-    for (const Role role : {Role::kQueryBias, Role::kKeyBias, Role::kValueBias}) {
-      DECANT_ASSIGN_OR_RETURN(const std::vector<float> bias, reader.Vector(role, index));
-      layer.qkv_bias.insert(layer.qkv_bias.end(), bias.begin(), bias.end());
-    }
+    DECANT_ASSIGN_OR_RETURN(layer.qkv_bias,
+                            vector({Role::kQueryBias, Role::kKeyBias, Role::kValueBias}));
   }
   if (config.qk_norm) {
-    DECANT_ASSIGN_OR_RETURN(layer.q_norm, reader.Vector(Role::kQueryNorm, index));
-    DECANT_ASSIGN_OR_RETURN(layer.k_norm, reader.Vector(Role::kKeyNorm, index));
+    DECANT_ASSIGN_OR_RETURN(layer.q_norm, vector({Role::kQueryNorm}));
+    DECANT_ASSIGN_OR_RETURN(layer.k_norm, vector({Role::kKeyNorm}));
   }
   DECANT_ASSIGN_OR_RETURN(const RowSource output, reader.Matrix(Role::kAttentionOutput, index));
   layer.output = ops.PackProjection(output);
   reader.Done({Role::kAttentionOutput}, index);
-  DECANT_ASSIGN_OR_RETURN(layer.mlp_norm, reader.Vector(Role::kMlpNorm, index));
+  DECANT_ASSIGN_OR_RETURN(layer.mlp_norm, vector({Role::kMlpNorm}));
   DECANT_ASSIGN_OR_RETURN(const RowSource gate, reader.Matrix(Role::kGate, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource up, reader.Matrix(Role::kUp, index));
   layer.gate_up = ops.PackGateUp(gate, up);
@@ -161,11 +173,12 @@ Expected<DecoderWeights> LoadDecoderWeights(const std::shared_ptr<const TensorSo
   weights.head = ops.PackHead(head);
   reader.Done({TensorRole::kEmbedding});
   if (!config.tied_head) reader.Done({TensorRole::kHead});
-  DECANT_ASSIGN_OR_RETURN(weights.final_norm, reader.Vector(TensorRole::kFinalNorm));
+  DECANT_ASSIGN_OR_RETURN(weights.final_norm, LoadVector({TensorRole::kFinalNorm}, 0, reader, ops));
   for (int32_t i = 0; i < config.shape.layers; ++i) {
     DECANT_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(i, config, reader, ops));
     weights.layers.push_back(std::move(layer));
   }
+  DECANT_RETURN_IF_ERROR(ops.FinishLoading());
   return weights;
 }
 
