@@ -4,9 +4,12 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <optional>
 #include <queue>
+#include <utility>
 
 #include "base/check.h"
+#include "base/narrow.h"
 
 namespace decant {
 namespace {
@@ -14,7 +17,7 @@ namespace {
 /// Up to this many symbols, looking through all pairs is faster than keeping a queue of them.
 constexpr size_t kShort = 24;
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
-constexpr size_t kNone = std::numeric_limits<size_t>::max();
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 uint64_t PairOf(int32_t left, int32_t right) {
   return (uint64_t{static_cast<uint32_t>(left)} << 32) | static_cast<uint32_t>(right);
@@ -23,21 +26,20 @@ uint64_t PairOf(int32_t left, int32_t right) {
 /// A symbol of a long word: a list through an array. A merged-away symbol has id -1.
 struct Link {
   int32_t id = 0;
-  size_t previous = kNone;
-  size_t next = kNone;
+  uint32_t previous = kNone;
+  uint32_t next = kNone;
 };
 
 /// A merge that could be made; stale once either side has changed.
 struct Candidate {
-  uint32_t rank = 0;
-  size_t position = 0;
+  uint64_t order = 0;  ///< Rank, then position.
   uint64_t pair = 0;
   int32_t merged = 0;
 
+  uint32_t position() const { return static_cast<uint32_t>(order); }
+
   /// Orders a std::priority_queue so that the lowest rank, then the leftmost, is on top.
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : position > other.position;
-  }
+  bool operator<(const Candidate& other) const { return order > other.order; }
 };
 
 }  // namespace
@@ -105,34 +107,43 @@ void BpeMerger::MergeShort(std::vector<int32_t>& symbols) const {
 }
 
 void BpeMerger::MergeLong(std::vector<int32_t>& symbols) const {
-  std::vector<Link> links(symbols.size());
-  std::priority_queue<Candidate> queue;
-  const auto offer = [&](size_t position) {
-    const size_t next = links[position].next;
-    if (next == kNone) return;
-    const Entry* entry = Find(links[position].id, links[next].id);
-    if (entry != nullptr) queue.push({entry->rank, position, entry->pair, entry->merged});
-  };
-  for (size_t i = 0; i < links.size(); ++i) {
-    links[i] = {symbols[i], i == 0 ? kNone : i - 1, i + 1 == links.size() ? kNone : i + 1};
+  const auto count = Narrow<uint32_t>(symbols.size());
+  std::vector<Link> links(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    links[i] = {symbols[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
   }
-  for (size_t i = 0; i < links.size(); ++i) offer(i);
+  const auto candidate_at = [&](uint32_t position) -> std::optional<Candidate> {
+    const uint32_t next = links[position].next;
+    if (next == kNone) return std::nullopt;
+    const Entry* entry = Find(links[position].id, links[next].id);
+    if (entry == nullptr) return std::nullopt;
+    return Candidate{(uint64_t{entry->rank} << 32) | position, entry->pair, entry->merged};
+  };
+  std::vector<Candidate> first;
+  first.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (const auto candidate = candidate_at(i)) first.push_back(*candidate);
+  }
+  std::priority_queue<Candidate> queue({}, std::move(first));
+  const auto offer = [&](uint32_t position) {
+    if (const auto candidate = candidate_at(position)) queue.push(*candidate);
+  };
   while (!queue.empty()) {
     const Candidate top = queue.top();
     queue.pop();
-    Link& left = links[top.position];
+    Link& left = links[top.position()];
     if (left.id < 0 || left.next == kNone) continue;
     Link& right = links[left.next];
     if (PairOf(left.id, right.id) != top.pair) continue;
     left.id = top.merged;
     left.next = right.next;
-    if (left.next != kNone) links[left.next].previous = top.position;
+    if (left.next != kNone) links[left.next].previous = top.position();
     right.id = -1;
     if (left.previous != kNone) offer(left.previous);
-    offer(top.position);
+    offer(top.position());
   }
   symbols.clear();
-  for (size_t i = 0; i != kNone; i = links[i].next) symbols.push_back(links[i].id);
+  for (uint32_t i = 0; i != kNone; i = links[i].next) symbols.push_back(links[i].id);
 }
 
 }  // namespace decant

@@ -7,14 +7,14 @@
 namespace decant {
 
 /// Byte-pair merges over token ids. Of all neighbours that may merge, the pair of lowest rank does,
-/// the leftmost first, until none may (Sennrich, Haddow, Birch, ACL 2016).
+/// the leftmost first, until none may (Sennrich, Haddow, Birch, ACL 2016). Pairs may share a rank.
 /// Thread-safe once built: Merge is const and keeps no state.
 class BpeMerger {
  public:
   /// Room for `merges` of them without growing.
   explicit BpeMerger(size_t merges);
 
-  /// Lets `left` and `right` merge to `merged`. `rank` must be unique. Returns false, changing
+  /// Lets `left` and `right` merge to `merged`. Returns false, changing
   /// nothing, if the pair has a merge already.
   bool Add(int32_t left, int32_t right, uint32_t rank, int32_t merged);
 

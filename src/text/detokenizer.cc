@@ -1,23 +1,22 @@
 #include "text/detokenizer.h"
 
-#include <utility>
-
-#include "text/utf8.h"
-
 namespace decant {
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, ControlTokens control)
-    : tokenizer_(&tokenizer), control_(control) {}
+    : tokenizer_(&tokenizer), control_(control), stream_(tokenizer.decoder_) {}
 
 std::string Detokenizer::Push(int32_t token) {
-  if (control_ == ControlTokens::kHide && tokenizer_->is_control(token)) return {};
-  pending_.append(tokenizer_->TokenBytes(token));
   std::string text;
-  const size_t left = AppendCompleteUtf8(pending_, text);
-  pending_.erase(0, pending_.size() - left);
+  if (token < 0 || token >= tokenizer_->vocab_size()) return text;
+  if (control_ == ControlTokens::kHide && tokenizer_->is_control(token)) return text;
+  stream_.Push(tokenizer_->Decoded(token), text);
   return text;
 }
 
-std::string Detokenizer::Flush() { return RepairUtf8(std::exchange(pending_, {})); }
+std::string Detokenizer::Flush() {
+  std::string text;
+  stream_.Finish(text);
+  return text;
+}
 
 }  // namespace decant

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "text/decoder.h"
 #include "text/tokenizer.h"
 
 namespace decant {
@@ -15,16 +16,17 @@ class Detokenizer {
   Detokenizer(const Tokenizer& tokenizer, ControlTokens control);
 
   /// The text that `token` completes, maybe none. Bytes that cannot become UTF-8 show as U+FFFD at
-  /// once; bytes that still can (at most 3) wait.
+  /// once, bytes that still can wait; but what a run of byte-fallback tokens becomes, the reference
+  /// decides by the whole run, and so it waits for the next token of another kind.
   std::string Push(int32_t token);
 
-  /// The end of the stream: U+FFFD if bytes still wait, else nothing. The next Push begins anew.
+  /// The end of the stream: what still waits. The next Push begins anew.
   std::string Flush();
 
  private:
   const Tokenizer* tokenizer_;
   ControlTokens control_;
-  std::string pending_;  ///< The beginning of a code point, 0 to 3 bytes.
+  DecodeStream stream_;
 };
 
 }  // namespace decant

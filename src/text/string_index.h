@@ -8,6 +8,9 @@
 
 namespace decant {
 
+/// A hash of `key` for tables in memory: fast on keys of some bytes.
+uint64_t HashOf(std::string_view key);
+
 /// Numbers by string, for hundreds of thousands of strings that live elsewhere: open addressing in
 /// one array, where std::unordered_map would allocate and chase a node for each.
 class StringIndex {
@@ -19,7 +22,10 @@ class StringIndex {
   /// that `key` has now: `value`, or the one that it had.
   int32_t Add(std::string_view key, int32_t value);
 
-  std::optional<int32_t> Find(std::string_view key) const;
+  std::optional<int32_t> Find(std::string_view key) const { return Find(key, HashOf(key)); }
+
+  /// The same for a caller that has HashOf(key) already.
+  std::optional<int32_t> Find(std::string_view key, uint64_t hash) const;
 
  private:
   struct Slot {
@@ -28,7 +34,7 @@ class StringIndex {
     int32_t value = 0;
   };
 
-  size_t SlotOf(std::string_view key) const;
+  size_t SlotOf(std::string_view key, uint64_t hash) const;
 
   std::vector<Slot> slots_;  ///< A power of two, at most half full.
 };

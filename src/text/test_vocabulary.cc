@@ -19,19 +19,6 @@ struct CloseGz {
   void operator()(gzFile_s* file) const { gzclose(file); }
 };
 
-std::string ReadGz(const std::string& path) {
-  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  DECANT_CHECK(file != nullptr, "cannot open {}", path);
-  std::string data;
-  std::vector<char> buffer(size_t{1} << 16);
-  int count = 0;
-  while ((count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    data.append(buffer.data(), static_cast<size_t>(count));
-  }
-  DECANT_CHECK(count == 0, "cannot read {}", path);
-  return data;
-}
-
 void AddToken(TokenizerData& data, std::string spelling, TokenType type) {
   data.tokens.push_back(std::move(spelling));
   data.types.push_back(type);
@@ -46,9 +33,23 @@ void AddAdded(TokenizerData& data, const nlohmann::json& tokens) {
 
 }  // namespace
 
+std::string ReadTestGz(const std::string& name) {
+  const std::string path = fmt::format("{}/{}", DECANT_TEST_DATA, name);
+  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
+  DECANT_CHECK(file != nullptr, "cannot open {}", path);
+  std::string data;
+  std::vector<char> buffer(size_t{1} << 16);
+  int count = 0;
+  while ((count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
+    data.append(buffer.data(), static_cast<size_t>(count));
+  }
+  DECANT_CHECK(count == 0, "cannot read {}", path);
+  return data;
+}
+
 TokenizerData ReadTestVocabulary(const std::string& name) {
-  const nlohmann::json file = nlohmann::json::parse(
-      ReadGz(fmt::format("{}/tokenizer/{}.vocab.json.gz", DECANT_TEST_DATA, name)));
+  const nlohmann::json file =
+      nlohmann::json::parse(ReadTestGz(fmt::format("tokenizer/{}.vocab.json.gz", name)));
   TokenizerData data;
   data.pre_tokenizer = PreTokenizerFromName(file["pre_tokenizer"].get<std::string>()).value();
   AddAdded(data, file["before"]);

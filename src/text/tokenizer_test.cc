@@ -45,7 +45,7 @@ TEST(TokenizerTest, RefusesMalformedVocabularies) {
       {[](auto& d) { d.tokens[7].assign(Tokenizer::kMaxTokenBytes + 1, 'x'); },
        "token 7 has 4097 bytes; at most 4096"},
       {[](auto& d) { d.tokens[7] = std::string("abc"); }, "tokens 7 and 257 are both 'abc'"},
-      {[](auto& d) { d.types[7] = static_cast<TokenType>(6); }, "token 7 has no type: 6"},
+      {[](auto& d) { d.types[7] = static_cast<TokenType>(7); }, "token 7 has no type: 7"},
       {[](auto& d) { d.types[7] = static_cast<TokenType>(0); }, "token 7 has no type: 0"},
       {[](auto& d) { d.merges[1] = std::string("abc"); }, "merge 1, 'abc', is not two tokens"},
       {[](auto& d) { d.merges[1] = std::string("a b c"); }, "merge 1, 'a b c', is not two tokens"},
@@ -60,8 +60,8 @@ TEST(TokenizerTest, RefusesMalformedVocabularies) {
       {[](auto& d) { d.merges[1] = std::string("a b"); }, "merge 1, 'a b', occurs twice"},
       {[](auto& d) { d.types[257] = TokenType::kControl; },
        "its result, 'abc', is token 257, which is not a normal token"},
-      {[](auto& d) { d.types[256] = TokenType::kUserDefined; },
-       "its result, 'ab', is token 256, which is not a normal token"},
+      {[](auto& d) { d.types[256] = TokenType::kUnused; },
+       "its result, 'ab', is not in the vocabulary"},
       {[](auto& d) { d.bos = 259; }, "the bos token is 259, but ids are 0 to 258"},
       {[](auto& d) { d.bos = -1; }, "the bos token is -1"},
       {[](auto& d) {
@@ -84,10 +84,11 @@ TEST(TokenizerTest, RefusesMalformedVocabularies) {
 TEST(TokenizerTest, NamesWhatAGgufFileMayHold) {
   EXPECT_EQ(TokenTypeFromGguf(3).value(), TokenType::kControl);
   EXPECT_FALSE(TokenTypeFromGguf(0).ok());
-  EXPECT_FALSE(TokenTypeFromGguf(6).ok());
+  EXPECT_EQ(TokenTypeFromGguf(6).value(), TokenType::kByte);
+  EXPECT_FALSE(TokenTypeFromGguf(7).ok());
   EXPECT_FALSE(TokenTypeFromGguf((int64_t{1} << 32) + 1).ok());
   EXPECT_EQ(PreTokenizerFromName("qwen2").value(), PreTokenizer::kQwen2);
-  EXPECT_EQ(PreTokenizerFromName("llama-bpe").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(PreTokenizerFromName("bert").status().code(), StatusCode::kUnimplemented);
 }
 
 TEST(TokenizerTest, CutsOutAddedTokensLeftmostAndLongest) {

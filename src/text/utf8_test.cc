@@ -5,7 +5,7 @@
 #include <string>
 
 #include "text/byte_symbols.h"
-#include "text/nfc.h"
+#include "text/unicode_form.h"
 
 namespace decant {
 namespace {
@@ -68,14 +68,15 @@ TEST(ByteSymbolsTest, SpellsEveryByteOnce) {
 }
 
 TEST(NfcTest, ComposesInCanonicalOrder) {
-  EXPECT_EQ(NormalizeNfc("e\u0301"), "é");
-  EXPECT_EQ(NormalizeNfc("q\u0307\u0323"), "q\u0323\u0307");
-  EXPECT_EQ(NormalizeNfc("\u1E0B\u0323"), "\u1E0D\u0307");
-  EXPECT_EQ(NormalizeNfc("\u1100\u1161\u11A8"), "각");
-  EXPECT_EQ(NormalizeNfc("\u212B\uF900\u0958"), "\u00C5\u8C48\u0915\u093C");
-  EXPECT_EQ(NormalizeNfc(std::string("a\0e\u0301", 5)), std::string("a\0é", 4));
-  EXPECT_TRUE(IsPlainlyNfc("naïve"));
-  EXPECT_FALSE(IsPlainlyNfc("e\u0301"));
+  EXPECT_EQ(NormalizeUnicode("e\u0301", UnicodeForm::kNfc), "é");
+  EXPECT_EQ(NormalizeUnicode("q\u0307\u0323", UnicodeForm::kNfc), "q\u0323\u0307");
+  EXPECT_EQ(NormalizeUnicode("\u1E0B\u0323", UnicodeForm::kNfc), "\u1E0D\u0307");
+  EXPECT_EQ(NormalizeUnicode("\u1100\u1161\u11A8", UnicodeForm::kNfc), "각");
+  EXPECT_EQ(NormalizeUnicode("\u212B\uF900\u0958", UnicodeForm::kNfc), "\u00C5\u8C48\u0915\u093C");
+  EXPECT_EQ(NormalizeUnicode(std::string("a\0e\u0301", 5), UnicodeForm::kNfc),
+            std::string("a\0é", 4));
+  EXPECT_TRUE(IsPlainly("naïve", UnicodeForm::kNfc));
+  EXPECT_FALSE(IsPlainly("e\u0301", UnicodeForm::kNfc));
 }
 
 }  // namespace

@@ -1,0 +1,164 @@
+// Tokenizers of every kind against the Python `tokenizers` library (and `sentencepiece` for
+// vocabularies by score), as stored in tests/data/tokenizer_kinds.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "text/detokenizer.h"
+#include "text/gguf_vocabulary.h"
+#include "text/test_vocabulary.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_json.h"
+
+namespace decant {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Json = nlohmann::json;
+
+std::vector<Json> ReadLines(const std::string& name) {
+  std::istringstream file(ReadTestGz("tokenizer_kinds/" + name + ".jsonl.gz"));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+std::string Stream(const Tokenizer& tokenizer, const Ids& ids, ControlTokens control) {
+  Detokenizer detokenizer(tokenizer, control);
+  std::string text;
+  for (const int32_t id : ids) text += detokenizer.Push(id);
+  return text + detokenizer.Flush();
+}
+
+class KindsTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Groups, KindsTest,
+                         ::testing::Values("families", "splits", "normalizers", "added",
+                                           "decoders"),
+                         [](const auto& group) { return std::string(group.param); });
+
+TEST_P(KindsTest, EncodesAndDecodesAsTheReference) {
+  std::vector<Json> entries = ReadLines(GetParam());
+  ASSERT_GT(entries.size(), 10U);
+  const Json models = entries.back()["models"];
+  entries.pop_back();
+  for (Json& entry : entries) {
+    SCOPED_TRACE(entry["name"].get<std::string>());
+    Json file = entry["tokenizer"];
+    file["model"] = models[entry["model"].get<size_t>()];
+    Expected<TokenizerData> data = ReadTokenizerJson(file.dump(), "tokenizer.json");
+    ASSERT_TRUE(data.ok()) << data.status().ToString();
+    const Expected<Tokenizer> tokenizer = Tokenizer::Create(std::move(data).value());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    for (const Json& line : entry["cases"]) {
+      const auto text = line[0].get<std::string>();
+      const Ids plain = line[1].get<Ids>();
+      const Ids parsed = line.size() > 2 ? line[2].get<Ids>() : plain;
+      const Ids around = line.size() > 3 ? line[3].get<Ids>() : parsed;
+      ASSERT_EQ(tokenizer->Encode(text, SpecialTokens::kAsText), plain) << line[0].dump();
+      ASSERT_EQ(tokenizer->Encode(text, SpecialTokens::kParse), parsed) << line[0].dump();
+      ASSERT_EQ(tokenizer->Encode(text, SpecialTokens::kParse, AddedAround::kPrefixAndSuffix),
+                around)
+          << line[0].dump();
+    }
+    for (const Json& line : entry["decodes"]) {
+      const Ids ids = line[0].get<Ids>();
+      ASSERT_EQ(tokenizer->Decode(ids, ControlTokens::kShow), line[1]) << line.dump();
+      ASSERT_EQ(Stream(*tokenizer, ids, ControlTokens::kShow), line[1]) << line.dump();
+      if (line[2].is_null()) continue;
+      ASSERT_EQ(tokenizer->Decode(ids, ControlTokens::kHide), line[2]) << line.dump();
+      ASSERT_EQ(Stream(*tokenizer, ids, ControlTokens::kHide), line[2]) << line.dump();
+    }
+  }
+}
+
+TEST(ByScoreTest, EncodesAndDecodesAsSentencePiece) {
+  const std::vector<Json> entries = ReadLines("by_score");
+  ASSERT_EQ(entries.size(), 3U);
+  for (const Json& entry : entries) {
+    SCOPED_TRACE(entry["name"].get<std::string>());
+    GgufVocabulary vocabulary;
+    vocabulary.model = "llama";
+    vocabulary.tokens = entry["tokens"].get<std::vector<std::string>>();
+    vocabulary.scores = entry["scores"].get<std::vector<float>>();
+    vocabulary.types = entry["types"].get<std::vector<int32_t>>();
+    vocabulary.unknown = 0;
+    vocabulary.bos = 1;
+    vocabulary.add_space_prefix = entry["prefix"].get<bool>();
+    Expected<TokenizerData> data = MakeGgufTokenizerData(std::move(vocabulary));
+    ASSERT_TRUE(data.ok()) << data.status().ToString();
+    const Expected<Tokenizer> tokenizer = Tokenizer::Create(std::move(data).value());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    EXPECT_TRUE(tokenizer->add_bos());
+    for (const Json& line : entry["cases"]) {
+      ASSERT_EQ(tokenizer->Encode(line[0].get<std::string>(), SpecialTokens::kAsText),
+                line[1].get<Ids>())
+          << line[0].dump();
+    }
+    for (const Json& line : entry["decodes"]) {
+      const Ids ids = line[0].get<Ids>();
+      ASSERT_EQ(tokenizer->Decode(ids, ControlTokens::kShow), line[1]) << line.dump();
+      ASSERT_EQ(Stream(*tokenizer, ids, ControlTokens::kShow), line[1]) << line.dump();
+    }
+  }
+}
+
+/// tokenizer.json's way to say what the stored vocabulary of Qwen2.5 says.
+std::string QwenJson(const TokenizerData& data) {
+  Json vocab = Json::object();
+  Json added = Json::array();
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    const TokenType type = data.types[id];
+    if (type == TokenType::kNormal) {
+      vocab[data.tokens[id]] = id;
+    } else {
+      added.push_back({{"id", id},
+                       {"content", data.tokens[id]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", type == TokenType::kControl}});
+    }
+  }
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const std::string pattern =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+      R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const Json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", pattern}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  return Json{{"version", "1.0"},
+              {"added_tokens", added},
+              {"normalizer", {{"type", "NFC"}}},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
+              {"decoder", byte_level},
+              {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", data.merges}}}}
+      .dump();
+}
+
+TEST(TokenizerJsonTest, GivesWhatTheStoredVocabularyGives) {
+  const TokenizerData stored = ReadTestVocabulary("qwen2.5");
+  Expected<TokenizerData> read = ReadTokenizerJson(QwenJson(stored), "tokenizer.json");
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->tokens, stored.tokens);
+  EXPECT_EQ(read->types, stored.types);
+  EXPECT_EQ(read->merge_rules.size(), stored.merges.size());
+  const Tokenizer from_json = Tokenizer::Create(std::move(read).value()).value();
+  const Tokenizer from_stored = Tokenizer::Create(stored).value();
+  std::istringstream texts(ReadTestGz("tokenizer_kinds/families.jsonl.gz"));
+  std::string line;
+  for (int number = 0; number < 4 && std::getline(texts, line); ++number) {
+    const std::string text = line.substr(0, 40'000);
+    EXPECT_EQ(from_json.Encode(text, SpecialTokens::kParse),
+              from_stored.Encode(text, SpecialTokens::kParse));
+  }
+}
+
+}  // namespace
+}  // namespace decant
