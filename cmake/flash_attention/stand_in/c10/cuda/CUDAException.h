@@ -1,5 +1,5 @@
-// Stands in for PyTorch's header of this name while FlashAttention is compiled without PyTorch: where PyTorch throws,
-// this keeps the first error of the thread for the caller to take.
+// Stands in for PyTorch's header of this name while FlashAttention is compiled without PyTorch:
+// where PyTorch throws, this keeps the first error of the thread for the caller to take.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// Stands in for PyTorch's header of this name while FlashAttention is compiled without PyTorch. Named by the library's
-// kernel with dropout, which is parsed and never instantiated.
+// Stands in for PyTorch's header of this name while FlashAttention is compiled without PyTorch.
+// Named by the library's kernel with dropout, which is parsed and never instantiated.
 #pragma once
 
 #include <cstdint>
