@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/alphabet.h"
 #include "apps/closed_results.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
@@ -18,6 +17,7 @@
 #include "base/progress.h"
 #include "bench/closed_run.h"
 #include "bench/machine_probe.h"
+#include "bench/prompt_alphabet.h"
 #include "bench/step_summary.h"
 #include "bench/workload.h"
 #include "engine/preset.h"
@@ -122,7 +122,7 @@ class ClosedBench {
   /// All batch sizes on one engine.
   Status RunEngine(const EngineOptions& options) {
     DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
-    if (rates_.bytes_per_second == 0) MeasureRates(*served, options.threads);
+    if (rates_.bytes_per_second == 0) MeasureRates(*served);
     const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
     for (const int32_t batch_size : flags_.batch_sizes) {
       const Workload workload =
@@ -142,9 +142,8 @@ class ClosedBench {
   }
 
  private:
-  void MeasureRates(ServedModel& served, int32_t threads) {
-    const int32_t readers = threads > 0 ? threads : DescribeMachine().logical_cores;
-    rates_ = {.bytes_per_second = MeasureReadBandwidth(readers),
+  void MeasureRates(ServedModel& served) {
+    rates_ = {.bytes_per_second = served.ops().MeasureBandwidth(),
               .operations_per_second = served.ops().MeasureRate()};
     LogInfo("memory reads {:.1f} GB/s, matrix products {:.0f} GFLOP/s",
             rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/alphabet.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
 #include "base/json.h"
 #include "bench/compare_case.h"
+#include "bench/prompt_alphabet.h"
 #include "bench/quantile.h"
 
 namespace decant {

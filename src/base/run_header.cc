@@ -103,7 +103,7 @@ RunHeader MakeRunHeader(std::span<const char* const> command, uint64_t seed) {
           .utc_time = UtcTimestamp()};
 }
 
-JsonObject ToJson(const RunHeader& header) {
+JsonObject HeaderFields(const RunHeader& header) {
   JsonArray features;
   for (const std::string& feature : header.machine.cpu_features) features.Add(feature);
   JsonArray command;
@@ -121,7 +121,11 @@ JsonObject ToJson(const RunHeader& header) {
       .Add("command", command)
       .Add("seed", header.seed)
       .Add("utc_time", header.utc_time);
-  return JsonObject().Add("header", fields);
+  return fields;
+}
+
+JsonObject ToJson(const RunHeader& header) {
+  return JsonObject().Add("header", HeaderFields(header));
 }
 
 }  // namespace decant

@@ -41,6 +41,9 @@ std::string_view BuildCommit();
 /// The header of a run that starts now.
 RunHeader MakeRunHeader(std::span<const char* const> command, uint64_t seed);
 
+/// The header's fields, for a row that carries its own.
+JsonObject HeaderFields(const RunHeader& header);
+
 /// {"header": {...}}: the first line of a .jsonl file of results.
 JsonObject ToJson(const RunHeader& header);
 
