@@ -110,7 +110,7 @@ std::optional<AddedTokens::Section> AddedTokens::Sections::NextToken() {
     from_ = match->begin + match->length;
     const AddedTokenRule& rule = match->token->rule;
     // A token that is passed over still hides what overlaps it, as in the reference.
-    if (policy_ == SpecialTokens::kAsText && match->token->control) continue;
+    if (match->token->control && IsText(*match)) continue;
     if (rule.single_word) {
       const std::string_view before = text_.substr(0, match->begin);
       const std::string_view after = text_.substr(from_);
@@ -123,6 +123,12 @@ std::optional<AddedTokens::Section> AddedTokens::Sections::NextToken() {
     return section;
   }
   return std::nullopt;
+}
+
+bool AddedTokens::Sections::IsText(const Match& match) {
+  if (policy_ == SpecialTokens::kAsText) return true;
+  while (!as_text_.empty() && as_text_.front().end <= match.begin) as_text_ = as_text_.subspan(1);
+  return !as_text_.empty() && as_text_.front().begin < match.begin + match.length;
 }
 
 /// Where the white space before `end` begins, or what the last token covered ends.

@@ -223,7 +223,9 @@ void DecodeStream::End(size_t step, std::string& out) {
       break;
     case DecoderStep::Kind::kStrip:
       if (!state.held.empty()) {
-        Feed(step + 1, StripToken(state.held, {.content = rule.content, .stop = rule.stop}), out);
+        DecoderStep at_end = rule;
+        at_end.start = 0;
+        Feed(step + 1, StripToken(state.held, at_end), out);
       }
       break;
     case DecoderStep::Kind::kFuse:

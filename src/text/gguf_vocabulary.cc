@@ -89,19 +89,27 @@ Expected<std::vector<MergeRule>> MergesOfScores(const TokenizerData& data,
 void AddSentencePieceSteps(bool space_prefix, TokenizerPipeline& pipeline) {
   const std::string mark(kMark);
   if (space_prefix) {
-    pipeline.normalizers.push_back({.kind = NormalizerStep::Kind::kPrepend, .content = mark});
+    NormalizerStep& prepend = pipeline.normalizers.emplace_back();
+    prepend.kind = NormalizerStep::Kind::kPrepend;
+    prepend.content = mark;
   }
-  pipeline.normalizers.push_back({.kind = NormalizerStep::Kind::kReplace,
-                                  .pattern = {TextPattern::Kind::kLiteral, " "},
-                                  .content = mark});
-  pipeline.decoders = {{.kind = DecoderStep::Kind::kReplace,
-                        .pattern = {TextPattern::Kind::kLiteral, mark},
-                        .content = " "},
-                       {.kind = DecoderStep::Kind::kByteFallbackEach},
-                       {.kind = DecoderStep::Kind::kFuse}};
+  NormalizerStep& to_mark = pipeline.normalizers.emplace_back();
+  to_mark.kind = NormalizerStep::Kind::kReplace;
+  to_mark.pattern.text.assign(1, ' ');
+  to_mark.content = mark;
+
+  pipeline.decoders.resize(3);
+  DecoderStep& to_space = pipeline.decoders[0];
+  to_space.kind = DecoderStep::Kind::kReplace;
+  to_space.pattern.text = mark;
+  to_space.content.assign(1, ' ');
+  pipeline.decoders[1].kind = DecoderStep::Kind::kByteFallbackEach;
+  pipeline.decoders[2].kind = DecoderStep::Kind::kFuse;
   if (space_prefix) {
-    pipeline.decoders.push_back(
-        {.kind = DecoderStep::Kind::kStrip, .content = " ", .start = 1, .stop = 0});
+    DecoderStep& strip = pipeline.decoders.emplace_back();
+    strip.kind = DecoderStep::Kind::kStrip;
+    strip.content.assign(1, ' ');
+    strip.start = 1;
   }
 }
 

@@ -179,6 +179,30 @@ void Tokenizer::StoreBytes() {
   }
 }
 
+void Tokenizer::EncodeSections(AddedTokens::Sections sections, std::string_view text,
+                               SpecialTokens policy, ModelSink& sink) const {
+  while (const std::optional<AddedTokens::Section> section = sections.Next()) {
+    if (section->id) {
+      sink.AddToken(*section->id);
+    } else {
+      EncodeSection(text.substr(section->begin, section->end - section->begin), policy,
+                    section->begin == 0, sink);
+    }
+  }
+}
+
+std::vector<int32_t> Tokenizer::EncodePrompt(std::string_view text,
+                                             std::span<const TextRange> as_text) const {
+  if (!IsUtf8(text)) return Encode(text, SpecialTokens::kAsText);
+  // Where something is to stay text, control tokens are looked for before normalisation only.
+  const SpecialTokens inner = as_text.empty() ? SpecialTokens::kParse : SpecialTokens::kAsText;
+  std::vector<int32_t> out;
+  ModelSink sink(model_, out);
+  EncodeSections(AddedTokens::Sections(added_, text, SpecialTokens::kParse, as_text), text, inner,
+                 sink);
+  return out;
+}
+
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, SpecialTokens policy,
                                        AddedAround around) const {
   std::string repaired;
@@ -189,15 +213,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, SpecialTokens poli
   std::vector<int32_t> out;
   if (around == AddedAround::kPrefixAndSuffix) out = prefix_;
   ModelSink sink(model_, out);
-  AddedTokens::Sections sections(added_, text, policy);
-  while (const std::optional<AddedTokens::Section> section = sections.Next()) {
-    if (section->id) {
-      sink.AddToken(*section->id);
-    } else {
-      EncodeSection(text.substr(section->begin, section->end - section->begin), policy,
-                    section->begin == 0, sink);
-    }
-  }
+  EncodeSections(AddedTokens::Sections(added_, text, policy), text, policy, sink);
   if (around == AddedAround::kPrefixAndSuffix) {
     out.insert(out.end(), suffix_.begin(), suffix_.end());
   }

@@ -52,6 +52,11 @@ class Tokenizer {
   std::vector<int32_t> Encode(std::string_view text, SpecialTokens policy,
                               AddedAround around = AddedAround::kNothing) const;
 
+  /// The ids of a prompt that a chat template made, whose control tokens are tokens but for those
+  /// that overlap one of `as_text` (in order and apart): what a user wrote stays text.
+  std::vector<int32_t> EncodePrompt(std::string_view text,
+                                    std::span<const TextRange> as_text) const;
+
   /// The text of `tokens` as the decoder's steps make it, with U+FFFD for what is not UTF-8. Ids
   /// out of range have no text.
   std::string Decode(std::span<const int32_t> tokens, ControlTokens control) const;
@@ -94,6 +99,8 @@ class Tokenizer {
 
   Status AddTokens(const std::vector<AddedTokenRule>& rules);
   void StoreBytes();
+  void EncodeSections(AddedTokens::Sections sections, std::string_view text, SpecialTokens policy,
+                      ModelSink& sink) const;
   void EncodeSection(std::string_view text, SpecialTokens policy, bool at_start,
                      ModelSink& sink) const;
 

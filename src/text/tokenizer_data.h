@@ -30,7 +30,7 @@ struct TextPattern {
     kRegex,  ///< In Oniguruma's syntax (regex_syntax.h).
   };
   Kind kind = Kind::kLiteral;
-  std::string text = {};
+  std::string text{};
 };
 
 /// One change to text before it is split. Names and meanings are those of tokenizer.json.
@@ -45,8 +45,8 @@ struct NormalizerStep {
     kStrip,    ///< White space off the `left` and the `right`.
   };
   Kind kind = Kind::kNfc;
-  TextPattern pattern = {};
-  std::string content = {};
+  TextPattern pattern{};
+  std::string content{};
   bool left = false;
   bool right = false;
 };
@@ -75,12 +75,12 @@ struct SplitStep {
     kPunctuation,      ///< `behavior`.
   };
   Kind kind = Kind::kPattern;
-  TextPattern pattern = {};
+  TextPattern pattern{};
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;
   bool prefix_space = false;
   bool use_regex = true;
-  std::string replacement = {};
+  std::string replacement{};
   PrependScheme prepend = PrependScheme::kAlways;
   bool cut = true;
 };
@@ -116,8 +116,8 @@ struct DecoderStep {
     kJoin,       ///< A space between tokens: what a file without a decoder gets.
   };
   Kind kind = Kind::kFuse;
-  TextPattern pattern = {};
-  std::string content = {};
+  TextPattern pattern{};
+  std::string content{};
   uint32_t start = 0;
   uint32_t stop = 0;
   bool drop = false;
