@@ -108,6 +108,9 @@ endforeach()
 add_library(decant_flash_attention STATIC ${DECANT_FLASH_INSTANCES})
 set_target_properties(decant_flash_attention PROPERTIES CUDA_ARCHITECTURES "${DECANT_FLASH_ARCHITECTURES}"
                                                         CUDA_STANDARD 17)
+# Each takes up to 3.5 GB of memory to compile: two at a time, however many processors there are.
+set_property(GLOBAL APPEND PROPERTY JOB_POOLS decant_flash=2)
+set_target_properties(decant_flash_attention PROPERTIES JOB_POOL_COMPILE decant_flash)
 target_include_directories(
   decant_flash_attention SYSTEM
   PUBLIC ${PROJECT_SOURCE_DIR}/cmake/flash_attention/stand_in ${DECANT_FLASH_SOURCE}/csrc/flash_attn/src
