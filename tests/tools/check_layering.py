@@ -12,7 +12,7 @@ import sys
 
 # Lowest first.
 FOLDERS = [
-    "base", "text", "cache", "sched", "tensor", "weights", "ops", "model", "runtime", "engine",
+    "base", "jinja", "text", "cache", "sched", "tensor", "weights", "ops", "model", "runtime", "engine",
     "server", "bench", "sim", "apps",
 ]
 
