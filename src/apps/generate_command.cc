@@ -11,23 +11,37 @@
 #include <utility>
 #include <vector>
 
+#include "apps/chat_session.h"
 #include "apps/command.h"
+#include "apps/conversation.h"
 #include "apps/engine_flags.h"
 #include "apps/read_input.h"
-#include "base/clock.h"
+#include "apps/sampling_flags.h"
+#include "apps/stream_answer.h"
 #include "base/interrupt.h"
+#include "base/json.h"
+#include "engine/completion.h"
+#include "engine/model_text.h"
 
 namespace decant {
 namespace {
 
 struct GenerateFlags {
   EngineFlags engine{};
+  SamplingFlags sampling{};
   std::optional<std::string> prompt{};
   std::optional<std::string> prompt_file{};
   bool special = false;
-  int32_t max_tokens = 128;
-  SamplingParams sampling{};
-  std::vector<std::string> stops{};
+  bool chat = false;
+  std::optional<std::string> system{};
+  std::optional<std::string> messages{};
+  std::optional<std::string> chat_template{};
+  int32_t samples = 1;
+  std::optional<int32_t> logprobs{};
+  std::optional<int32_t> prompt_logprobs{};
+  bool json = false;
+
+  bool conversation() const { return chat || system || messages; }
 };
 
 Expected<std::string> ReadPrompt(const GenerateFlags& flags) {
@@ -39,130 +53,196 @@ Expected<std::string> ReadPrompt(const GenerateFlags& flags) {
   return ReadStdin();
 }
 
-/// What became of the request, for the line at the end.
-struct Outcome {
-  FinishReason finish = FinishReason::kCancelled;
-  Status status{};
-  int32_t generated_tokens = 0;
-  int64_t first_token = 0;  ///< SteadyNanos
-  int64_t end = 0;          ///< SteadyNanos
-  bool ends_line = true;    ///< The text shown so far ends with a line break, or is empty.
-};
-
-/// Writes the text as it comes. All calls come from the engine's loop, the last one fulfils `done`.
-class Printer {
- public:
-  std::future<Outcome> outcome() { return done_.get_future(); }
-
-  void Update(const StreamUpdate& update) {
-    std::fwrite(update.text.data(), 1, update.text.size(), stdout);
-    std::fflush(stdout);
-    if (!update.text.empty()) outcome_.ends_line = update.text.back() == '\n';
-    if (update.token && update.generated_tokens == 1) outcome_.first_token = update.time;
-    if (!update.finish) return;
-    outcome_.finish = *update.finish;
-    outcome_.status = update.status;
-    outcome_.generated_tokens = update.generated_tokens;
-    outcome_.end = update.time;
-    done_.set_value(outcome_);
+/// What is known of the conversation before the model is loaded.
+Expected<Conversation> ReadConversation(const GenerateFlags& flags) {
+  Conversation conversation;
+  if (flags.messages) {
+    DECANT_ASSIGN_OR_RETURN(const std::string json, ReadFile(*flags.messages));
+    DECANT_ASSIGN_OR_RETURN(conversation, Conversation::Parse(json, *flags.messages));
+    if (flags.system) {
+      return InvalidArgument("--system and --messages: the system message belongs in the file");
+    }
+  } else if (flags.system) {
+    conversation.Add("system", *flags.system);
   }
-
- private:
-  Outcome outcome_;
-  std::promise<Outcome> done_;
-};
-
-void PrintSpeed(const Outcome& outcome, int64_t submitted, size_t prompt_tokens) {
-  const double reading = static_cast<double>(outcome.first_token - submitted) * 1e-9;
-  const double writing = static_cast<double>(outcome.end - outcome.first_token) * 1e-9;
-  std::string line =
-      fmt::format("[{}; prompt: {} tokens", FinishReasonName(outcome.finish), prompt_tokens);
-  if (outcome.generated_tokens > 0) {
-    line += fmt::format(" in {:.3f} s, {:.0f} tokens/s; generated: {} tokens", reading,
-                        static_cast<double>(prompt_tokens) / reading, outcome.generated_tokens);
+  if (flags.chat && !flags.prompt && !flags.prompt_file) return conversation;
+  if (flags.prompt || flags.prompt_file || !flags.messages) {
+    DECANT_ASSIGN_OR_RETURN(const std::string text, ReadPrompt(flags));
+    conversation.Add("user", text);
   }
-  if (outcome.generated_tokens > 1) {
-    line += fmt::format(" in {:.2f} s, {:.1f} tokens/s", writing,
-                        (outcome.generated_tokens - 1) / writing);
+  return conversation;
+}
+
+Expected<ChatPrompter> LoadPrompter(const ServedModel& served, const GenerateFlags& flags) {
+  std::string chat_template;
+  if (flags.chat_template) {
+    DECANT_ASSIGN_OR_RETURN(chat_template, ReadFile(*flags.chat_template));
   }
-  std::fprintf(stderr, "%s]\n", line.c_str());
+  return LoadChatPrompter(served.files(), served.shared_tokenizer(), chat_template);
+}
+
+std::vector<Token> EncodePlain(const Tokenizer& tokenizer, const std::string& text, bool special) {
+  std::vector<Token> tokens =
+      tokenizer.Encode(text, special ? SpecialTokens::kParse : SpecialTokens::kAsText);
+  if (tokenizer.add_bos()) tokens.insert(tokens.begin(), *tokenizer.bos());
+  return tokens;
+}
+
+JsonObject LogprobJson(const Tokenizer& tokenizer, const TokenLogprob& entry) {
+  return JsonObject()
+      .Add("token", entry.token)
+      .Add("text", tokenizer.TokenBytes(entry.token))
+      .Add("logprob", static_cast<double>(entry.logprob));
+}
+
+JsonArray LogprobsJson(const Tokenizer& tokenizer, const std::vector<PositionLogprobs>& positions) {
+  JsonArray array;
+  for (const PositionLogprobs& position : positions) {
+    JsonArray top;
+    for (const TokenLogprob& entry : position.top) top.Add(LogprobJson(tokenizer, entry));
+    array.Add(LogprobJson(tokenizer, position.chosen).Add("top", top));
+  }
+  return array;
+}
+
+std::string ToJson(const Tokenizer& tokenizer, const GenerateFlags& flags,
+                   const Completion& completion) {
+  JsonArray tokens;
+  for (const Token token : completion.tokens) tokens.Add(token);
+  JsonObject json;
+  json.Add("sample", completion.sample)
+      .Add("text", completion.text)
+      .Add("finish", FinishReasonName(completion.finish))
+      .Add("tokens", tokens);
+  if (flags.logprobs) json.Add("logprobs", LogprobsJson(tokenizer, completion.logprobs));
+  if (flags.prompt_logprobs && completion.sample == 0) {
+    json.Add("prompt_logprobs", LogprobsJson(tokenizer, completion.prompt_logprobs));
+  }
+  return json.ToString();
+}
+
+/// Several samples, or what is to be read by a program: nothing is shown before all have ended.
+Status GenerateWhole(ServedModel& served, const GenerateFlags& flags, GenerateRequest request) {
+  DECANT_ASSIGN_OR_RETURN(std::future<std::vector<Completion>> done,
+                          SubmitAndCollectSamples(served.engine(), std::move(request)));
+  while (done.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (InterruptRequested()) served.engine().Stop();
+  }
+  for (const Completion& completion : done.get()) {
+    if (completion.finish == FinishReason::kCancelled) {
+      return Status(StatusCode::kCancelled, "interrupted");
+    }
+    DECANT_RETURN_IF_ERROR(completion.status);
+    if (flags.json) {
+      std::printf("%s\n", ToJson(served.tokenizer(), flags, completion).c_str());
+    } else {
+      std::printf("%s--- sample %d (%s)\n%s\n", completion.sample == 0 ? "" : "\n",
+                  completion.sample, std::string(FinishReasonName(completion.finish)).c_str(),
+                  completion.text.c_str());
+    }
+  }
+  return {};
 }
 
 Status Generate(const GenerateFlags& flags) {
-  DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(flags.engine));
-  DECANT_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags));
+  if ((flags.logprobs || flags.prompt_logprobs) && !flags.json) {
+    return InvalidArgument("--logprobs and --prompt-logprobs need --json");
+  }
+  if (flags.chat && (flags.json || flags.samples > 1)) {
+    return InvalidArgument("--chat shows one answer as it comes; leave out --json and --samples");
+  }
+  EngineFlags engine = flags.engine;
+  engine.max_batch = std::max(engine.max_batch, flags.samples);
+  DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(engine));
+  Conversation conversation;
+  std::string text;
+  if (flags.conversation()) {
+    DECANT_ASSIGN_OR_RETURN(conversation, ReadConversation(flags));
+  } else {
+    DECANT_ASSIGN_OR_RETURN(text, ReadPrompt(flags));
+  }
   DECANT_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> served, LoadWithProgress(options));
 
-  GenerateRequest request;
-  const Tokenizer& tokenizer = served->tokenizer();
-  request.prompt =
-      tokenizer.Encode(prompt, flags.special ? SpecialTokens::kParse : SpecialTokens::kAsText);
-  if (tokenizer.add_bos()) request.prompt.insert(request.prompt.begin(), *tokenizer.bos());
-  request.max_new_tokens = flags.max_tokens;
-  request.sampling = flags.sampling;
-  request.stop_strings = flags.stops;
-  const auto printer = std::make_shared<Printer>();
-  std::future<Outcome> done = printer->outcome();
-  request.sink = [printer](const StreamUpdate& update) { printer->Update(update); };
-  const size_t prompt_tokens = request.prompt.size();
-
-  const int64_t submitted = SteadyNanos();
-  DECANT_ASSIGN_OR_RETURN(const RequestId id, served->engine().Submit(std::move(request)));
-  while (done.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (InterruptRequested()) served->engine().Cancel(id);
+  std::optional<ChatPrompter> prompter;
+  if (flags.conversation()) {
+    DECANT_ASSIGN_OR_RETURN(prompter, LoadPrompter(*served, flags));
+    if (flags.chat) return RunChat(*served, *prompter, flags.sampling, std::move(conversation));
   }
-  const Outcome outcome = done.get();
-  if (!outcome.ends_line) std::fputs("\n", stdout);
-  std::fflush(stdout);
-  PrintSpeed(outcome, submitted, prompt_tokens);
-  if (outcome.finish == FinishReason::kCancelled)
+  DECANT_ASSIGN_OR_RETURN(GenerateRequest request,
+                          ToRequest(flags.sampling, served->files().generation));
+  if (prompter) {
+    DECANT_ASSIGN_OR_RETURN(
+        ChatPrompt prompt,
+        prompter->Render(conversation.MessagesJson(), {.tools_json = conversation.tools_json()}));
+    request.prompt = std::move(prompt.tokens);
+  } else {
+    request.prompt = EncodePlain(served->tokenizer(), text, flags.special);
+  }
+  request.samples = flags.samples;
+  request.sampling.logprobs = flags.logprobs;
+  request.sampling.prompt_logprobs = flags.prompt_logprobs;
+  if (flags.json || flags.samples > 1) return GenerateWhole(*served, flags, std::move(request));
+
+  DECANT_ASSIGN_OR_RETURN(const Answer answer, StreamAnswer(served->engine(), std::move(request)));
+  std::fprintf(stderr, "%s\n", DescribeAnswer(answer).c_str());
+  if (answer.finish == FinishReason::kCancelled)
     return Status(StatusCode::kCancelled, "interrupted");
-  return outcome.status;
+  return answer.status;
 }
 
 }  // namespace
 
 Command AddGenerateCommand(CLI::App& parent) {
-  CLI::App& app = *parent.add_subcommand("generate", "Continue a prompt, streaming the text");
+  CLI::App& app = *parent.add_subcommand("generate", "Continue a prompt or a conversation");
   const auto flags = std::make_shared<GenerateFlags>();
   flags->engine.max_batch = 1;
   AddEngineFlags(app, flags->engine, EngineFlagSet::kAll);
-  auto* prompt =
-      app.add_option("--prompt", flags->prompt, "The text to continue")->type_name("TEXT");
+  auto* prompt = app.add_option("--prompt", flags->prompt,
+                                "The text to continue; in a conversation, the user's message")
+                     ->type_name("TEXT");
   app.add_option("--prompt-file", flags->prompt_file,
                  "A file with the text; without either flag it comes from standard input")
       ->type_name("FILE")
       ->excludes(prompt);
-  app.add_flag("--special", flags->special,
-               "Names of control tokens in the prompt, such as <|im_start|>, are those tokens");
-  app.add_option("--max-tokens", flags->max_tokens, "Tokens to generate at most")
+  auto* special =
+      app.add_flag("--special", flags->special,
+                   "Names of control tokens in the prompt, such as <|im_start|>, are those tokens");
+  app.add_flag("--chat", flags->chat,
+               "A conversation in the terminal, by the model's chat template, its history kept")
+      ->excludes(special);
+  app.add_option("--system", flags->system,
+                 "The system message of a conversation; without --chat one message is answered")
+      ->type_name("TEXT")
+      ->excludes(special);
+  app.add_option(
+         "--messages", flags->messages,
+         "A file with a conversation so far: a JSON array of {\"role\", \"content\"}, or an "
+         "object with \"messages\" and \"tools\"")
+      ->type_name("FILE")
+      ->excludes(special);
+  app.add_option("--chat-template", flags->chat_template,
+                 "A Jinja file to use in place of the model's chat template")
+      ->type_name("FILE")
+      ->excludes(special);
+  AddSamplingFlags(app, flags->sampling);
+  app.add_option("--samples", flags->samples, "Answers to one prompt, which is read once")
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--temperature", flags->sampling.temperature,
-                 "0: always the likeliest token; else what logits are divided by")
-      ->capture_default_str()
-      ->type_name("T");
-  app.add_option("--top-k", flags->sampling.top_k, "Draw from the K likeliest tokens; 0: from all")
-      ->capture_default_str()
+  app.add_flag("--json", flags->json, "Print a line of JSON for each sample once all have ended");
+  app.add_option("--logprobs", flags->logprobs,
+                 "With --json: the log-probability of each token and of the K likeliest ones")
       ->type_name("K");
-  app.add_option("--top-p", flags->sampling.top_p,
-                 "Draw from the likeliest tokens that together have probability P")
-      ->capture_default_str()
-      ->type_name("P");
-  app.add_option("--seed", flags->sampling.seed,
-                 "Of the draws; a seed gives the same text whatever runs beside it")
-      ->capture_default_str()
-      ->type_name("SEED");
-  app.add_option("--stop", flags->stops, "End before this text; may be given up to 16 times")
-      ->type_name("TEXT")
-      ->allow_extra_args(false);
+  app.add_option("--prompt-logprobs", flags->prompt_logprobs,
+                 "With --json: the same for the prompt's tokens")
+      ->type_name("K");
   app.footer(
       "Examples:\n"
       "  decant generate --model M.gguf --prompt \"The three primary colours are\"\n"
+      "  decant generate --model M.gguf --chat --system \"Answer in one sentence.\"\n"
+      "  decant generate --model Qwen/Qwen2.5-0.5B-Instruct --messages talk.json\n"
       "  decant generate --model M.gguf --temperature 0.8 --top-p 0.95 --seed 7 < prompt.txt\n"
-      "  decant generate --model M.gguf --special --prompt \\\n"
-      "    $'<|im_start|>user\\nWhat is rain?<|im_end|>\\n<|im_start|>assistant\\n'\n"
-      "The text goes to standard output, all else to standard error. Ctrl-C ends it early.");
+      "The text goes to standard output, all else to standard error. Ctrl-C ends it early; in a\n"
+      "--chat it stops the answer only. docs/sampling.md explains the sampling flags.");
   return {.app = &app, .run = [flags] { return Generate(*flags); }};
 }
 

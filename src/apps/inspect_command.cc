@@ -8,7 +8,7 @@
 
 #include "apps/command.h"
 #include "bench/text_table.h"
-#include "engine/load_engine.h"
+#include "engine/model_text.h"
 #include "model/model_files.h"
 #include "weights/gguf.h"
 

@@ -36,7 +36,9 @@ int Run(int argc, char** argv) {
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure the engine");
   bench.require_subcommand(1);
-  std::vector<Command> commands = {AddGenerateCommand(app), AddInspectCommand(app),
+  std::vector<Command> commands = {AddGenerateCommand(app),
+                                   AddInspectCommand(app),
+                                   AddRenderCommand(app),
                                    AddTokenizeCommand(app),
                                    AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
                                    AddBenchCompareCommand(bench)};

@@ -15,8 +15,7 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/run_header.h"
-#include "engine/load_engine.h"
-#include "weights/gguf.h"
+#include "engine/model_text.h"
 
 namespace decant {
 namespace {
@@ -134,8 +133,7 @@ Status Benchmark(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
 }
 
 Status Tokenize(const TokenizeFlags& flags) {
-  DECANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(flags.model));
-  DECANT_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(file));
+  DECANT_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(flags.model));
   std::ios::sync_with_stdio(false);
   DECANT_RETURN_IF_ERROR(flags.benchmark > 0 ? Benchmark(tokenizer, flags)
                                              : AnswerLines(tokenizer, flags));

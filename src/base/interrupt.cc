@@ -27,6 +27,11 @@ void CatchInterrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
+void ForgetInterrupt() {
+  requested.store(false, std::memory_order_relaxed);
+  CatchInterrupts();
+}
+
 bool InterruptRequested() { return requested.load(std::memory_order_relaxed); }
 
 }  // namespace decant

@@ -9,4 +9,8 @@ void CatchInterrupts();
 /// Whether the person asked the program to stop.
 bool InterruptRequested();
 
+/// Takes the request as answered: the next signal is a first one again. For programs in which it
+/// stops one piece of work and not the whole.
+void ForgetInterrupt();
+
 }  // namespace decant

@@ -5,18 +5,13 @@
 #include <cmath>
 #include <thread>
 
+#include "engine/model_text.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace decant {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-
-Expected<std::optional<int32_t>> OptionalId(const GgufMetadata& metadata, std::string_view key) {
-  if (!metadata.Has(key)) return std::optional<int32_t>();
-  DECANT_ASSIGN_OR_RETURN(const int32_t id, metadata.GetI32(key));
-  return std::optional<int32_t>(id);
-}
 
 Status CheckAtLeastOne(std::string_view flag, int64_t value) {
   if (value >= 1) return {};
@@ -54,7 +49,8 @@ Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& co
   const double useful = std::ceil(static_cast<double>(max_model_len) / options.page_size) *
                         static_cast<double>(options.max_batch);
   const double slots_limit = std::floor(2147483647.0 / options.page_size);
-  const double pages = std::min({fitting, useful, slots_limit});
+  const double wanted = options.max_pages > 0 ? options.max_pages : slots_limit;
+  const double pages = std::min({fitting, useful, slots_limit, wanted});
   if (pages < 1) {
     return Error(StatusCode::kResourceExhausted,
                  "--pool-gib {} holds no page: one of --page-size {} takes {:.4f} GiB",
@@ -65,49 +61,6 @@ Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& co
 
 }  // namespace
 
-Expected<Tokenizer> LoadTokenizer(const GgufFile& file) {
-  const GgufMetadata& metadata = file.metadata();
-  DECANT_ASSIGN_OR_RETURN(const std::string_view model, metadata.GetString("tokenizer.ggml.model"));
-  if (model != "gpt2") {
-    return Error(StatusCode::kUnimplemented,
-                 "{}: tokenizer model '{}' is not supported; supported: gpt2 (byte-level BPE)",
-                 file.path(), model);
-  }
-  DECANT_ASSIGN_OR_RETURN(const std::string_view pre, metadata.GetString("tokenizer.ggml.pre"));
-  TokenizerData data;
-  const Expected<PreTokenizer> pre_tokenizer = PreTokenizerFromName(pre);
-  if (!pre_tokenizer.ok()) return pre_tokenizer.status().WithContext(file.path());
-  data.pre_tokenizer = *pre_tokenizer;
-  DECANT_ASSIGN_OR_RETURN(const std::vector<std::string_view> tokens,
-                          metadata.GetStringArray("tokenizer.ggml.tokens"));
-  data.tokens.assign(tokens.begin(), tokens.end());
-  DECANT_ASSIGN_OR_RETURN(const std::vector<std::string_view> merges,
-                          metadata.GetStringArray("tokenizer.ggml.merges"));
-  data.merges.assign(merges.begin(), merges.end());
-  DECANT_ASSIGN_OR_RETURN(const std::vector<int32_t> types,
-                          metadata.GetI32Array("tokenizer.ggml.token_type"));
-  for (int32_t number : types) {
-    Expected<TokenType> type = TokenTypeFromGguf(number);
-    if (!type.ok()) return type.status().WithContext(file.path());
-    data.types.push_back(*type);
-  }
-  DECANT_ASSIGN_OR_RETURN(data.bos, OptionalId(metadata, "tokenizer.ggml.bos_token_id"));
-  DECANT_ASSIGN_OR_RETURN(const std::optional<int32_t> eos,
-                          OptionalId(metadata, "tokenizer.ggml.eos_token_id"));
-  if (eos) data.eos.push_back(*eos);
-  DECANT_ASSIGN_OR_RETURN(data.add_bos, metadata.GetBoolOr("tokenizer.ggml.add_bos_token", false));
-  Expected<Tokenizer> tokenizer = Tokenizer::Create(std::move(data));
-  if (!tokenizer.ok()) return tokenizer.status().WithContext(file.path());
-  return tokenizer;
-}
-
-Expected<Tokenizer> LoadTokenizer(const ModelFiles& files) {
-  if (files.gguf != nullptr) return LoadTokenizer(*files.gguf);
-  return Error(StatusCode::kUnimplemented,
-               "{}: its tokenizer.json is not read; tokenizers of GGUF files are",
-               files.location.path);
-}
-
 Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                                                   const LoadProgress& progress) {
   DECANT_RETURN_IF_ERROR(CheckOptions(options));
@@ -117,7 +70,8 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   model->files_.tensors->Prefetch();
   const ModelConfig& config = model->files_.config;
   DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(model->files_));
-  if (tokenizer.vocab_size() != config.shape.vocab) {
+  // An embedding is often padded to a round number of rows.
+  if (tokenizer.vocab_size() > config.shape.vocab) {
     return DataLoss("{}: the tokenizer has {} tokens, the embedding {} rows", options.model,
                     tokenizer.vocab_size(), config.shape.vocab);
   }
@@ -139,6 +93,7 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                     .threads = options.threads == 0 ? processors : options.threads,
                     .max_tokens = options.chunk_tokens + options.max_batch,
                     .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock)});
+  if (options.wrap_ops) model->ops_ = options.wrap_ops(std::move(model->ops_), config.shape);
   DECANT_ASSIGN_OR_RETURN(
       model->weights_, LoadDecoderWeights(model->files_.tensors, config, *model->ops_, progress));
   DECANT_RETURN_IF_ERROR(model->ops_->AllocateCache(model->num_pages_, options.page_size));

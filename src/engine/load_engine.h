@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,13 +16,6 @@
 
 namespace decant {
 
-/// The tokenizer that a GGUF file holds. Errors: a tokenizer model or pre-tokenizer that is not
-/// supported, by name; what Tokenizer::Create refuses.
-Expected<Tokenizer> LoadTokenizer(const GgufFile& file);
-
-/// The tokenizer of a model of any kind.
-Expected<Tokenizer> LoadTokenizer(const ModelFiles& files);
-
 /// How to serve a model. Sizes are checked by LoadEngine; errors name the command-line flag.
 struct EngineOptions {
   std::string model;    ///< What OpenModelFiles takes.
@@ -35,7 +29,13 @@ struct EngineOptions {
   int32_t max_model_len = 0;        ///< 0: the model's own.
   bool poison_freed_pages = false;  ///< For gates: pages fill with NaN when they are freed.
   size_t step_history = 65536;      ///< StepRecords kept.
-  LogitsObserver logits_observer = nullptr;  ///< For gates.
+
+  // For gates.
+  LogitsObserver logits_observer = nullptr;
+  int32_t max_pages = 0;  ///< Pages at most, however many there is memory for; 0: no limit.
+  /// Makes what the model computes with out of the backend; empty: the backend itself.
+  std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops> ops, const DecoderShape& shape)>
+      wrap_ops{};
 };
 
 /// A model ready to serve: everything from the file to the engine's loop, torn down in the right
@@ -45,6 +45,7 @@ class ServedModel {
   const ModelConfig& config() const { return files_.config; }
   const ModelFiles& files() const { return files_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }
   Engine& engine() { return *engine_; }
   /// Ops may be used while the engine is idle only (MeasureRate, Describe).
   Ops& ops() { return *ops_; }
