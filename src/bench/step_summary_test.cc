@@ -66,11 +66,5 @@ TEST(StepSummaryTest, PutsTimesBesideTheirFloors) {
   EXPECT_FALSE(SummarizeSteps({}, rates).pure_decode);
 }
 
-TEST(MachineProbeTest, MeasuresAPlausibleBandwidth) {
-  const double rate = MeasureReadBandwidth(2, 8 << 20, 2);
-  EXPECT_GT(rate, 1e8);
-  EXPECT_LT(rate, 1e13);
-}
-
 }  // namespace
 }  // namespace decant

@@ -3,18 +3,28 @@
 namespace decant {
 
 std::span<const DecodeKernel> AllDecodeKernels() {
-  static constexpr DecodeKernel kAll[] = {DecodeKernel::kRows, DecodeKernel::kSplit};
+  static constexpr DecodeKernel kAll[] = {DecodeKernel::kRows, DecodeKernel::kSplit,
+                                          DecodeKernel::kFlash};
   return kAll;
 }
 
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name) {
-  if (name == "rows") return DecodeKernel::kRows;
-  if (name == "split") return DecodeKernel::kSplit;
+  for (const DecodeKernel kernel : AllDecodeKernels()) {
+    if (DecodeKernelName(kernel) == name) return kernel;
+  }
   return std::nullopt;
 }
 
 std::string_view DecodeKernelName(DecodeKernel kernel) {
-  return kernel == DecodeKernel::kRows ? "rows" : "split";
+  switch (kernel) {
+    case DecodeKernel::kRows:
+      return "rows";
+    case DecodeKernel::kSplit:
+      return "split";
+    case DecodeKernel::kFlash:
+      return "flash";
+  }
+  return "unknown";
 }
 
 }  // namespace decant

@@ -87,12 +87,13 @@ enum class DecodeKernel {
   kRows,   ///< one group per row and KV head walks the row's whole history by itself
   kSplit,  ///< slices of 256 positions from position 0, partials merged in order; independent of
            ///< the batch to the bit
+  kFlash,  ///< FlashAttention 2.8.3's paged split-KV kernel: pages of a multiple of 256, CUDA only
 };
 
 /// Every decode kernel there is, on whatever device.
 std::span<const DecodeKernel> AllDecodeKernels();
 
-/// "rows" or "split"; nullopt for any other name.
+/// "rows", "split" or "flash"; nullopt for any other name.
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
 std::string_view DecodeKernelName(DecodeKernel kernel);
 
@@ -201,6 +202,8 @@ class Ops {
   /// Operations a second that a large matrix product reaches here, measured now: the rate behind
   /// the floors.
   virtual double MeasureRate() = 0;
+  /// Bytes a second that reading memory reaches here, measured now.
+  virtual double MeasureBandwidth() = 0;
 
   /// Runs body(item) for every item in [0, items) on the implementation's threads.
   virtual void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) = 0;

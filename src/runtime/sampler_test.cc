@@ -74,6 +74,7 @@ TEST(SamplerTest, DrawsFollowTheSoftmaxOfLogitsOverTemperature) {
     double total = 0;
     for (float logit : logits) total += std::exp(logit / temperature);
     std::vector<TokenProbability> expected;
+    expected.reserve(logits.size());
     for (Token i = 0; i < 4; ++i)
       expected.push_back({i, std::exp(logits[i] / temperature) / total});
     ExpectDraws(logits, {.temperature = temperature, .seed = 5}, expected);

@@ -10,6 +10,7 @@
 #include "ops/cpu/host_vector.h"
 #include "ops/cpu/kv_cache.h"
 #include "ops/cpu/linear.h"
+#include "ops/cpu/read_bandwidth.h"
 #include "ops/cpu/thread_pool.h"
 #include "ops/ops.h"
 #include "tensor/host_buffer.h"
@@ -79,6 +80,7 @@ class CpuOps : public Ops {
                       std::span<const int32_t> tokens) override;
   StepCost Cost() const override;
   double MeasureRate() override { return linear_.MeasureRate(); }
+  double MeasureBandwidth() override { return MeasureReadBandwidth(pool_.threads()); }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
 
  private:

@@ -69,6 +69,7 @@ class OracleOps : public Ops {
                       std::span<const int32_t> tokens) override;
   StepCost Cost() const override { return {}; }
   double MeasureRate() override { return 0; }
+  double MeasureBandwidth() override { return 0; }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
 
  private:

@@ -52,6 +52,10 @@ void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
 void LaunchRandomFill(CudaType type, uint64_t seed, float limit, int64_t count, void* out,
                       cudaStream_t stream);
 
+/// Reads `bytes` (a multiple of 16) once, for measuring how fast that goes. Writes `sink` only if
+/// all words sum to a number that memory of zeros does not have.
+void LaunchReadAll(const void* data, size_t bytes, int32_t* sink, cudaStream_t stream);
+
 /// Fills `count` elements with NaN bits.
 void LaunchPoison(void* data, int64_t count, cudaStream_t stream);
 

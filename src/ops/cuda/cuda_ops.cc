@@ -1,0 +1,525 @@
+#include "ops/cuda/cuda_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/narrow.h"
+#include "ops/cuda/elementwise.h"
+#include "ops/cuda/prompt_attention.h"
+#include "ops/cuda/rows_attention.h"
+#include "tensor/host_copy.h"
+
+namespace decant {
+namespace {
+
+constexpr size_t kElementBytes = 2;
+
+/// A vector in device memory, fp32.
+class CudaVector : public VectorWeight {
+ public:
+  explicit CudaVector(DeviceBuffer values) : values_(std::move(values)) {}
+  const float* data() const { return values_.As<float>(); }
+
+ private:
+  DeviceBuffer values_;
+};
+
+const float* VectorData(const std::unique_ptr<VectorWeight>& vector) {
+  return vector == nullptr ? nullptr : static_cast<const CudaVector&>(*vector).data();
+}
+
+const CudaWeight& AsCuda(const LinearWeight& weight) {
+  return static_cast<const CudaWeight&>(weight);
+}
+
+Status CheckShape(const DecoderShape& shape) {
+  if (shape.head_dim != 64 && shape.head_dim != 128) {
+    return Error(StatusCode::kUnimplemented,
+                 "heads of {} dims are not supported on CUDA; supported: 64 and 128 (--device cpu "
+                 "takes others)",
+                 shape.head_dim);
+  }
+  if (shape.hidden % 8 != 0 || shape.intermediate % 8 != 0) {
+    return Error(StatusCode::kUnimplemented,
+                 "hidden size {} and intermediate size {} are not supported on CUDA: both must be "
+                 "multiples of 8",
+                 shape.hidden, shape.intermediate);
+  }
+  return {};
+}
+
+}  // namespace
+
+CudaOps::CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device)
+    : shape_(options.shape),
+      type_(options.type),
+      dtype_(options.type == CudaType::kF16 ? DType::kF16 : DType::kBf16),
+      device_(std::move(device)),
+      max_tokens_(options.max_tokens),
+      max_rows_(options.max_rows),
+      max_samples_(options.max_samples),
+      max_model_len_(options.max_model_len),
+      decode_kernel_(options.decode_kernel),
+      pool_(options.threads) {}
+
+CudaOps::~CudaOps() {
+  // Queued work may still use what dies here; what it failed with was told before.
+  if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+}
+
+Expected<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOpsOptions& options) {
+  DECANT_RETURN_IF_ERROR(CheckShape(options.shape));
+  DECANT_ASSIGN_OR_RETURN(CudaDeviceInfo device, OpenCudaDevice(options.device));
+  std::unique_ptr<CudaOps> ops(new CudaOps(options, std::move(device)));
+  DECANT_RETURN_IF_ERROR(ops->Initialise());
+  return ops;
+}
+
+Status CudaOps::Initialise() {
+  DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+  DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
+  DECANT_RETURN_IF_ERROR(CudaStatus(PreparePromptAttention(), "preparing the prompt kernel"));
+
+  const auto allocate = [](DeviceBuffer& buffer, int64_t rows, int64_t cols, size_t element) {
+    Expected<DeviceBuffer> memory =
+        DeviceBuffer::Allocate(static_cast<size_t>(rows * cols) * element, "the workspace");
+    if (!memory.ok()) return memory.status();
+    buffer = std::move(memory).value();
+    return Status();
+  };
+  DECANT_RETURN_IF_ERROR(allocate(residual_, max_tokens_, shape_.hidden, sizeof(float)));
+  DECANT_RETURN_IF_ERROR(
+      allocate(normed_, std::max(max_tokens_, max_samples_), shape_.hidden, kElementBytes));
+  DECANT_RETURN_IF_ERROR(allocate(qkv_, max_tokens_, QkvCols(), sizeof(float)));
+  DECANT_RETURN_IF_ERROR(allocate(queries_, max_tokens_, QueryCols(), kElementBytes));
+  DECANT_RETURN_IF_ERROR(allocate(attended_, max_tokens_, QueryCols(), kElementBytes));
+  DECANT_RETURN_IF_ERROR(
+      allocate(gate_up_, max_tokens_, int64_t{2} * shape_.intermediate, kElementBytes));
+  DECANT_RETURN_IF_ERROR(allocate(mlp_hidden_, max_tokens_, shape_.intermediate, kElementBytes));
+  DECANT_RETURN_IF_ERROR(allocate(logits_, max_samples_, shape_.vocab, sizeof(float)));
+  DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemset(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
+
+  const int32_t half = shape_.head_dim / 2;
+  DECANT_CHECK(static_cast<int32_t>(shape_.rope_frequencies.size()) == half,
+               "{} rotary frequencies for a head of {} dims", shape_.rope_frequencies.size(),
+               shape_.head_dim);
+  std::vector<float> rotations(static_cast<size_t>(max_model_len_) * half * 2);
+  pool_.Run(max_model_len_, [&](int64_t position, int) {
+    float* out = rotations.data() + position * half * 2;
+    for (int32_t i = 0; i < half; ++i) {
+      // In float, as the reference implementation computes angles.
+      const float angle = static_cast<float>(position) * shape_.rope_frequencies[i];
+      out[2 * i] = std::cos(angle) * shape_.rope_scale;
+      out[2 * i + 1] = std::sin(angle) * shape_.rope_scale;
+    }
+  });
+  DECANT_RETURN_IF_ERROR(allocate(rotations_, max_model_len_, half, 2 * sizeof(float)));
+  return CudaStatus(
+      cudaMemcpy(rotations_.data(), rotations.data(), rotations_.size(), cudaMemcpyHostToDevice),
+      "uploading rotations");
+}
+
+std::string CudaOps::Describe() const {
+  return fmt::format("cuda: {}, {} multiprocessors, {}, {} weights, decode kernel {}", device_.name,
+                     device_.multiprocessors, linear_->Describe(),
+                     type_ == CudaType::kF16 ? "fp16" : "bf16", DecodeKernelName(decode_kernel_));
+}
+
+int64_t CudaOps::workspace_bytes() const {
+  int64_t bytes = 0;
+  for (const DeviceBuffer* buffer :
+       {&residual_, &normed_, &qkv_, &queries_, &attended_, &gate_up_, &mlp_hidden_, &logits_,
+        &last_tokens_, &rotations_, &flash_workspace_}) {
+    bytes += static_cast<int64_t>(buffer->size());
+  }
+  return bytes + linear_->workspace_bytes();
+}
+
+void CudaOps::Note(const Status& status) const {
+  if (status_.ok()) status_ = status;
+}
+
+template <typename Launch>
+void CudaOps::Enqueue(std::string_view what, Launch&& launch) {
+  if (!status_.ok()) return;
+  launch();
+  Note(CudaStatus(cudaGetLastError(), what));
+}
+
+std::unique_ptr<CudaWeight> CudaOps::PackRows(std::initializer_list<const RowSource*> sources) {
+  if (status_.ok()) {
+    Expected<std::unique_ptr<CudaWeight>> weight = weight_upload_->Upload(sources, stream_);
+    if (weight.ok()) return std::move(weight).value();
+    Note(weight.status());
+  }
+  return std::make_unique<CudaWeight>(DeviceBuffer(), 0, 0);  // status_ says why
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const RowSource*> sources,
+                                                  LinearOutput output, int32_t max_tokens) {
+  std::unique_ptr<CudaWeight> weight = PackRows(sources);
+  auto same = std::ranges::find_if(tune_cases_, [&](const CudaLinear::TuneCase& tune) {
+    return tune.output == output && tune.weights.front()->rows == weight->rows &&
+           tune.weights.front()->cols == weight->cols;
+  });
+  if (same == tune_cases_.end()) {
+    tune_cases_.push_back({.weights = {}, .output = output, .max_tokens = max_tokens});
+    same = tune_cases_.end() - 1;
+  }
+  same->weights.push_back(weight.get());
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackQkv(const RowSource& q, const RowSource& k,
+                                               const RowSource& v) {
+  auto weight = PackLinear({&q, &k, &v}, LinearOutput::kFloat, max_tokens_);
+  layer_bytes_ += static_cast<double>(weight->bytes());
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackGateUp(const RowSource& gate, const RowSource& up) {
+  auto weight = PackLinear({&gate, &up}, LinearOutput::kElement, max_tokens_);
+  layer_bytes_ += static_cast<double>(weight->bytes());
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackProjection(const RowSource& source) {
+  auto weight = PackLinear({&source}, LinearOutput::kAdd, max_tokens_);
+  layer_bytes_ += static_cast<double>(weight->bytes());
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackHead(const RowSource& source) {
+  auto weight = PackLinear({&source}, LinearOutput::kFloat, max_samples_);
+  head_bytes_ += static_cast<double>(weight->bytes());
+  return weight;
+}
+
+std::unique_ptr<EmbeddingWeight> CudaOps::PackEmbedding(const RowSource& source) {
+  return PackRows({&source});
+}
+
+std::unique_ptr<VectorWeight> CudaOps::PackVector(std::span<const float> values) {
+  Expected<DeviceBuffer> buffer = DeviceBuffer::Allocate(values.size_bytes(), "weights");
+  if (!buffer.ok()) {
+    Note(buffer.status());
+    return std::make_unique<CudaVector>(DeviceBuffer());
+  }
+  Note(CudaStatus(
+      cudaMemcpy(buffer->data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
+      "uploading a vector"));
+  return std::make_unique<CudaVector>(std::move(buffer).value());
+}
+
+Status CudaOps::FinishLoading() {
+  DECANT_RETURN_IF_ERROR(status_);
+  DECANT_RETURN_IF_ERROR(stream_.Synchronize());
+  weight_upload_.reset();
+  // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
+  DECANT_ASSIGN_OR_RETURN(
+      const DeviceBuffer input,
+      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
+  DECANT_ASSIGN_OR_RETURN(
+      const DeviceBuffer output,
+      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
+  return linear_->Tune(tune_cases_, input.data(), output.data());
+}
+
+size_t CudaOps::TuneBytes() const {
+  size_t bytes = 0;
+  for (const CudaLinear::TuneCase& tune : tune_cases_) {
+    const CudaWeight& weight = *tune.weights.front();
+    bytes = std::max(bytes, static_cast<size_t>(tune.max_tokens) * sizeof(float) *
+                                static_cast<size_t>(std::max(weight.rows, weight.cols)));
+  }
+  return bytes;
+}
+
+Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
+  DECANT_RETURN_IF_ERROR(CheckDecodeKernel(decode_kernel_, page_size));
+  DECANT_ASSIGN_OR_RETURN(
+      cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers, pages, page_size));
+  const int32_t pages_per_row = std::min(pages, CeilDiv(max_model_len_, page_size));
+  if (decode_kernel_ == DecodeKernel::kFlash) {
+    DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
+                                                    max_rows_, pages_per_row, page_size)));
+    DECANT_ASSIGN_OR_RETURN(flash_workspace_,
+                            DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
+  }
+  DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
+                                                            .rows = max_rows_,
+                                                            .pages_per_row = pages_per_row,
+                                                            .group = shape_.group()}));
+  return {};
+}
+
+Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const {
+  switch (kernel) {
+    case DecodeKernel::kRows:
+      return {};
+    case DecodeKernel::kFlash:
+      DECANT_RETURN_IF_ERROR(FlashAttentionAvailable());
+      return FlashDecode::Plan(FlashShape(1, 1, page_size)).status();
+    case DecodeKernel::kSplit:
+      return Error(StatusCode::kUnimplemented,
+                   "decode kernel split is not there on CUDA; allowed: rows, flash");
+  }
+  return {};
+}
+
+Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
+  DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
+  decode_kernel_ = kernel;
+  return PlanFlash();
+}
+
+FlashDecodeShape CudaOps::FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const {
+  return {.type = type_,
+          .rows = rows,
+          .heads = shape_.heads,
+          .kv_heads = shape_.kv_heads,
+          .head_dim = shape_.head_dim,
+          .page_size = page_size,
+          .table_pages = table_pages,
+          .multiprocessors = device_.multiprocessors};
+}
+
+Status CudaOps::PlanFlash() {
+  flash_.reset();
+  if (decode_kernel_ != DecodeKernel::kFlash || step_.decode_rows == 0) return {};
+  DECANT_ASSIGN_OR_RETURN(flash_, FlashDecode::Plan(FlashShape(
+                                      step_.decode_rows, step_.table_stride, cache_.page_size())));
+  if (flash_->workspace_bytes() <= flash_workspace_.size()) return {};
+  // Only where a gate has exchanged the kernel after the start.
+  DECANT_ASSIGN_OR_RETURN(flash_workspace_, DeviceBuffer::Allocate(flash_->workspace_bytes(),
+                                                                   "FlashAttention's workspace"));
+  return {};
+}
+
+void CudaOps::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                        std::span<const float> values) {
+  Note(cache_.WritePage(layer, page, keys, values, stream_));
+}
+
+void CudaOps::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                       std::span<float> values) const {
+  Note(cache_.ReadPage(layer, page, keys, values, stream_));
+}
+
+void CudaOps::Upload(std::span<const float> values, TensorView view) {
+  std::vector<std::byte> bytes(values.size() * DTypeSize(view.dtype));
+  TensorView host = view;
+  host.data = bytes.data();
+  UploadToHost(values, host);
+  Note(stream_.Synchronize());
+  Note(CudaStatus(cudaMemcpy(view.data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+                  "uploading values"));
+}
+
+void CudaOps::Download(TensorView view, std::span<float> values) const {
+  std::vector<std::byte> bytes(values.size() * DTypeSize(view.dtype));
+  Note(stream_.Synchronize());
+  Note(CudaStatus(cudaMemcpy(bytes.data(), view.data, bytes.size(), cudaMemcpyDeviceToHost),
+                  "downloading values"));
+  TensorView host = view;
+  host.data = bytes.data();
+  DownloadFromHost(host, values);
+}
+
+void CudaOps::BeginStep(const StepBatch& batch) {
+  DECANT_CHECK(batch.tokens() > 0 && batch.tokens() <= max_tokens_ &&
+                   static_cast<int32_t>(batch.rows.size()) <= max_rows_,
+               "a step of {} tokens in {} rows", batch.tokens(), batch.rows.size());
+  step_ = {};
+  samples_ = 0;
+  keys_ = 0;
+  key_products_ = 0;
+  for (const BatchRow& row : batch.rows) {
+    keys_ += row.context_len;
+    // Query i of n sees context - n + i + 1 keys.
+    key_products_ +=
+        static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
+  }
+  if (!status_.ok()) {
+    step_.tokens = batch.tokens();  // views keep their shapes
+    return;
+  }
+  Expected<StepArrays> step = step_upload_->Send(batch, stream_);
+  if (!step.ok()) {
+    Note(step.status());
+    return;
+  }
+  step_ = *step;
+  Note(PlanFlash());
+}
+
+void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
+  const auto& table = static_cast<const CudaWeight&>(embedding);
+  Enqueue("embedding", [&] {
+    LaunchEmbed(type_, table.buffer.data(), shape_.hidden, step_, last_tokens(),
+                reinterpret_cast<float*>(residual.data), stream_.get());
+  });
+}
+
+void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
+  Enqueue("norm", [&] {
+    LaunchRmsNorm(type_, reinterpret_cast<const float*>(residual.data),
+                  static_cast<const CudaVector&>(weight).data(), shape_.norm_epsilon, step_.tokens,
+                  shape_.hidden, normed_.data(), stream_.get());
+  });
+}
+
+void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
+                       LinearOutput kind, void* output) {
+  if (status_.ok()) Note(linear_->Run(AsCuda(weight), input, tokens, kind, output));
+}
+
+void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                                TensorView queries) {
+  NormRows(*weights.attention_norm, residual);
+  Multiply(*weights.qkv, normed_.data(), step_.tokens, LinearOutput::kFloat, qkv_.data());
+  const FinishQkvArgs args{.qkv = qkv_.As<float>(),
+                           .bias = VectorData(weights.qkv_bias),
+                           .q_norm = VectorData(weights.q_norm),
+                           .k_norm = VectorData(weights.k_norm),
+                           .rotations = rotations_.As<float>(),
+                           .epsilon = shape_.norm_epsilon,
+                           .shape = attention_shape(),
+                           .queries = queries.data,
+                           .cache = cache_.Layer(layer)};
+  Enqueue("rotary embedding", [&] { LaunchFinishQkv(type_, args, step_, stream_.get()); });
+}
+
+void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) {
+  const CachePages pages = cache_.Layer(layer);
+  Enqueue("prompt attention", [&] {
+    LaunchPromptAttention(type_, attention_shape(), step_, pages, queries.data, attended.data,
+                          stream_.get());
+  });
+  if (step_.decode_rows == 0) return;
+  if (flash_) {
+    const FlashDecodeArgs args{.queries = queries.data,
+                               .query_stride = QueryCols(),
+                               .attended = attended.data,
+                               .attended_stride = QueryCols(),
+                               .k = pages.k,
+                               .v = pages.v,
+                               .page_stride = pages.page_stride,
+                               .slot_stride = shape_.head_dim,
+                               .head_stride = pages.head_stride,
+                               .block_tables = step_.block_tables,
+                               .table_stride = step_.table_stride,
+                               .context_lens = step_.context_lens,
+                               .workspace = flash_workspace_.data(),
+                               .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))};
+    if (status_.ok()) Note(flash_->Run(args, stream_.get()));
+    return;
+  }
+  Enqueue("rows attention", [&] {
+    LaunchRowsAttention(type_, attention_shape(), step_, pages, queries.data, attended.data,
+                        stream_.get());
+  });
+}
+
+void CudaOps::ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) {
+  Multiply(weight, input.data, step_.tokens, LinearOutput::kAdd, residual.data);
+}
+
+void CudaOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) {
+  NormRows(*weights.mlp_norm, residual);
+  Multiply(*weights.gate_up, normed_.data(), step_.tokens, LinearOutput::kElement, gate_up_.data());
+  Enqueue("SiLU", [&] {
+    LaunchSiluMul(type_, gate_up_.data(), step_.tokens, shape_.intermediate, out.data,
+                  stream_.get());
+  });
+}
+
+TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight& head,
+                             TensorView residual, std::span<const int32_t> tokens) {
+  DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
+               tokens.size());
+  samples_ += static_cast<double>(tokens.size());
+  const TensorView logits{.data = logits_.data(),
+                          .dtype = DType::kF32,
+                          .rows = static_cast<int64_t>(tokens.size()),
+                          .cols = shape_.vocab};
+  if (tokens.empty()) return logits;
+  Enqueue("norm", [&] {
+    LaunchRmsNormOf(type_, reinterpret_cast<const float*>(residual.data), tokens,
+                    static_cast<const CudaVector&>(final_norm).data(), shape_.norm_epsilon,
+                    shape_.hidden, normed_.data(), stream_.get());
+  });
+  Multiply(head, normed_.data(), static_cast<int32_t>(tokens.size()), LinearOutput::kFloat,
+           logits_.data());
+  return logits;
+}
+
+StepCost CudaOps::Cost() const {
+  const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * kElementBytes * shape_.layers;
+  StepCost cost;
+  cost.bytes = layer_bytes_ + (samples_ > 0 ? head_bytes_ : 0) + keys_ * kv_bytes;
+  // Each weight of two bytes is used once a token, in a multiply-add.
+  cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
+                    4 * key_products_ * shape_.heads * shape_.head_dim * shape_.layers;
+  return cost;
+}
+
+double CudaOps::MeasureRate() {
+  constexpr int64_t kSide = 8192;
+  constexpr int kRepeats = 10;
+  const auto measure = [&]() -> Expected<double> {
+    constexpr size_t kBytes = size_t{kSide} * kSide * kElementBytes;
+    DECANT_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
+    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(kBytes, "measuring"));
+    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(kBytes, "measuring"));
+    LaunchRandomFill(type_, 1, 1, kSide * kSide, memory.data(), stream_.get());
+    LaunchRandomFill(type_, 2, 1, kSide * kSide, input.data(), stream_.get());
+    const CudaWeight weight(std::move(memory), kSide, kSide);
+    DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
+    DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
+    for (int i = 0; i <= kRepeats; ++i) {
+      if (i == 1) DECANT_RETURN_IF_ERROR(begin.Record(stream_));
+      DECANT_RETURN_IF_ERROR(
+          linear_->Run(weight, input.data(), kSide, LinearOutput::kElement, output.data()));
+    }
+    DECANT_RETURN_IF_ERROR(end.Record(stream_));
+    DECANT_RETURN_IF_ERROR(end.Wait());
+    return 2.0 * kSide * kSide * kSide * kRepeats / end.SecondsSince(begin);
+  };
+  const Expected<double> rate = measure();
+  return rate.ok() ? *rate : 0;
+}
+
+double CudaOps::MeasureBandwidth() {
+  constexpr size_t kBytes = size_t{2} << 30;
+  constexpr int kRepeats = 10;
+  const auto measure = [&]() -> Expected<double> {
+    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
+    DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(memory.data(), 0, kBytes), "clearing memory"));
+    DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
+    DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
+    for (int i = 0; i <= kRepeats; ++i) {
+      if (i == 1) DECANT_RETURN_IF_ERROR(begin.Record(stream_));
+      LaunchReadAll(memory.data(), kBytes, last_tokens(), stream_.get());
+    }
+    DECANT_RETURN_IF_ERROR(end.Record(stream_));
+    DECANT_RETURN_IF_ERROR(end.Wait());
+    return static_cast<double>(kBytes) * kRepeats / end.SecondsSince(begin);
+  };
+  const Expected<double> rate = measure();
+  return rate.ok() ? *rate : 0;
+}
+
+void CudaOps::ParallelFor(int64_t items, const std::function<void(int64_t)>& body) {
+  pool_.Run(items, [&](int64_t item, int) { body(item); });
+}
+
+}  // namespace decant

@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "ops/cpu/thread_pool.h"
+#include "ops/cuda/cuda_cache.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/flash_attention.h"
+#include "ops/cuda/linear.h"
+#include "ops/cuda/step_upload.h"
+#include "ops/cuda/weight_upload.h"
+#include "ops/ops.h"
+
+namespace decant {
+
+struct CudaOpsOptions {
+  DecoderShape shape;
+  CudaType type = CudaType::kF16;
+  DecodeKernel decode_kernel = DecodeKernel::kFlash;
+  int device = 0;
+  int32_t threads = 1;      ///< Host threads that decode weights.
+  int32_t max_tokens = 0;   ///< Tokens of one step at most.
+  int32_t max_rows = 0;     ///< Rows of one step at most.
+  int32_t max_samples = 0;  ///< Tokens of one NormHead at most.
+  int32_t max_model_len = 0;
+};
+
+/// The operations on a GPU: linear layers by cuBLASLt, attention and the small operations by
+/// kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
+/// in fp16 or bf16; sums, norms, the residual and logits in fp32.
+///
+/// All calls of a step queue work on one stream and return; views point to device memory. What
+/// fails is kept: status() says so after the step.
+class CudaOps : public Ops {
+ public:
+  /// Errors: no such device, no room, a library that is missing, a shape that the kernels do not
+  /// take (head_dim other than 64 and 128).
+  static Expected<std::unique_ptr<CudaOps>> Create(const CudaOpsOptions& options);
+  ~CudaOps() override;
+
+  std::string Describe() const override;
+
+  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
+                                        const RowSource& v) override;
+  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override;
+  std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
+  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
+  std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
+  std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
+
+  /// Also chooses the algorithms of the linear layers, by measurement.
+  Status FinishLoading() override;
+  Status AllocateCache(int32_t pages, int32_t page_size) override;
+  void PoisonPage(int32_t page) override { Note(cache_.Poison(page, stream_)); }
+  DType cache_type() const override { return dtype_; }
+  void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                 std::span<const float> values) override;
+  void ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                std::span<float> values) const override;
+  void Upload(std::span<const float> values, TensorView view) override;
+  void Download(TensorView view, std::span<float> values) const override;
+  DecodeKernel decode_kernel() const override { return decode_kernel_; }
+  Status UseDecodeKernel(DecodeKernel kernel) override;
+
+  TensorView residual() override { return View(residual_, DType::kF32, shape_.hidden); }
+  TensorView queries() override { return View(queries_, dtype_, QueryCols()); }
+  TensorView attended() override { return View(attended_, dtype_, QueryCols()); }
+  TensorView mlp_hidden() override { return View(mlp_hidden_, dtype_, shape_.intermediate); }
+
+  void BeginStep(const StepBatch& batch) override;
+  void Embed(const EmbeddingWeight& embedding, TensorView residual) override;
+  void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                         TensorView queries) override;
+  void Attention(int32_t layer, TensorView queries, TensorView attended) override;
+  void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override;
+  void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
+  TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head, TensorView residual,
+                      std::span<const int32_t> tokens) override;
+  StepCost Cost() const override;
+  double MeasureRate() override;
+  double MeasureBandwidth() override;
+  void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
+
+  /// The first error since the start, or ok. Once there is one, calls do nothing.
+  const Status& status() const { return status_; }
+  const CudaStream& stream() const { return stream_; }
+  const CudaDeviceInfo& device() const { return device_; }
+  CudaType type() const { return type_; }
+  /// The token that each of the engine's rows sampled last, in device memory [max_rows].
+  int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
+  /// Bytes of the fixed workspace.
+  int64_t workspace_bytes() const;
+
+ private:
+  CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
+  Status Initialise();
+
+  int64_t QueryCols() const { return int64_t{shape_.heads} * shape_.head_dim; }
+  int64_t QkvCols() const { return int64_t{shape_.heads + 2 * shape_.kv_heads} * shape_.head_dim; }
+  TensorView View(const DeviceBuffer& buffer, DType dtype, int64_t cols) const {
+    return {.data = buffer.data(), .dtype = dtype, .rows = step_.tokens, .cols = cols};
+  }
+  AttentionShape attention_shape() const {
+    return {.heads = shape_.heads, .kv_heads = shape_.kv_heads, .head_dim = shape_.head_dim};
+  }
+  /// Runs `launch` unless something failed before, and keeps what CUDA says to it.
+  template <typename Launch>
+  void Enqueue(std::string_view what, Launch&& launch);
+  void Note(const Status& status) const;
+  std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources);
+  std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
+                                           LinearOutput output, int32_t max_tokens);
+  size_t TuneBytes() const;
+  Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
+  /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
+  FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
+  /// Plans the step's decode tokens for FlashAttention.
+  Status PlanFlash();
+  /// normed_ = the norm of all tokens' residual.
+  void NormRows(const VectorWeight& weight, TensorView residual);
+  void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
+                void* output);
+
+  const DecoderShape shape_;
+  const CudaType type_;
+  const DType dtype_;
+  const CudaDeviceInfo device_;
+  const int32_t max_tokens_;
+  const int32_t max_rows_;
+  const int32_t max_samples_;
+  const int32_t max_model_len_;
+  DecodeKernel decode_kernel_;
+  ThreadPool pool_;
+  CudaStream stream_;
+  std::unique_ptr<CudaLinear> linear_;
+  std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
+  std::optional<StepUpload> step_upload_;
+  CudaCache cache_;
+
+  DeviceBuffer rotations_;  ///< [max_model_len, head_dim / 2, 2] fp32
+  DeviceBuffer residual_;
+  DeviceBuffer normed_;
+  DeviceBuffer qkv_;  ///< fp32
+  DeviceBuffer queries_;
+  DeviceBuffer attended_;
+  DeviceBuffer gate_up_;
+  DeviceBuffer mlp_hidden_;
+  DeviceBuffer logits_;
+  DeviceBuffer last_tokens_;
+  DeviceBuffer flash_workspace_;
+
+  StepArrays step_;
+  std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  double samples_ = 0;                ///< Logits asked for in this step.
+  double keys_ = 0;                   ///< Positions that its attention reads.
+  double key_products_ = 0;           ///< Pairs of query and key.
+  std::vector<CudaLinear::TuneCase> tune_cases_;
+  double layer_bytes_ = 0;
+  double head_bytes_ = 0;
+  mutable Status status_;
+};
+
+}  // namespace decant

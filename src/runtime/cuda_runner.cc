@@ -1,0 +1,173 @@
+#include "runtime/cuda_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "model/forward.h"
+#include "ops/cuda/argmax.h"
+
+namespace decant {
+namespace {
+
+/// Whether the device's argmax is all that a row asks for.
+bool SampledOnDevice(const PlannedRow& row) {
+  const SamplingParams& params = row.sampling;
+  return params.greedy() && !params.logprobs && !params.prompt_logprobs &&
+         !ChangesLogits(params, row.sample_index);
+}
+
+}  // namespace
+
+CudaRunner::CudaRunner(CudaOps& ops, const DecoderWeights& weights, int32_t max_rows,
+                       int32_t max_samples, int32_t vocab, LogitsObserver observer)
+    : ops_(ops),
+      weights_(weights),
+      max_samples_(max_samples),
+      vocab_(vocab),
+      observer_(std::move(observer)),
+      sampling_(max_rows) {}
+
+Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(CudaOps& ops,
+                                                         const DecoderWeights& weights,
+                                                         int32_t max_rows, int32_t max_samples,
+                                                         int32_t vocab, LogitsObserver observer) {
+  std::unique_ptr<CudaRunner> runner(
+      new CudaRunner(ops, weights, max_rows, max_samples, vocab, std::move(observer)));
+  const size_t bytes = static_cast<size_t>(max_rows) * sizeof(int32_t);
+  DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
+  DECANT_ASSIGN_OR_RETURN(runner->chosen_, PinnedBuffer::Allocate(bytes, "sampled tokens"));
+  for (Flight& flight : runner->flights_) {
+    DECANT_ASSIGN_OR_RETURN(flight.begin, CudaEvent::Create());
+    DECANT_ASSIGN_OR_RETURN(flight.end, CudaEvent::Create());
+    DECANT_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(bytes, "sampled tokens"));
+  }
+  return runner;
+}
+
+Expected<Ticket> CudaRunner::Launch(const StepPlan& plan) {
+  Flight& before = flights_[(plan.step + 1) % 2];
+  if (before.plan != nullptr) DECANT_RETURN_IF_ERROR(FinishSampling(before, Await::kHostRows));
+  Flight& flight = flights_[plan.step % 2];
+  DECANT_CHECK(flight.plan == nullptr, "step {} launched while two are in flight", plan.step);
+  DECANT_RETURN_IF_ERROR(Enqueue(plan, flight));
+  return Ticket{plan.step};
+}
+
+Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
+  flight.plan = &plan;
+  flight.on_host.clear();
+  flight.sampled = false;
+  slots_.clear();
+  const StepBatch& batch = packed_.Pack(plan, [](int32_t) { return kLastToken; });
+  for (const PlannedRow& row : plan.rows) {
+    if (!row.samples) continue;
+    if (!SampledOnDevice(row)) flight.on_host.push_back(static_cast<int32_t>(slots_.size()));
+    slots_.push_back(row.row);
+  }
+
+  DECANT_RETURN_IF_ERROR(flight.begin.Record(ops_.stream()));
+  const TensorView residual = Forward(ops_, weights_, batch);
+  DECANT_RETURN_IF_ERROR(ReportPrompts(plan, residual, flight));
+  const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
+  DECANT_RETURN_IF_ERROR(ops_.status());
+  if (!slots_.empty()) {
+    LaunchArgmax(reinterpret_cast<const float*>(logits.data), vocab_, slots_, ops_.last_tokens(),
+                 tokens_.As<int32_t>(), ops_.stream().get());
+    DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));
+    DECANT_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(flight.tokens.data(), tokens_.data(), slots_.size() * sizeof(int32_t),
+                        cudaMemcpyDeviceToHost, ops_.stream().get()),
+        "downloading tokens"));
+    if (observer_ || !flight.on_host.empty()) {
+      DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
+    }
+  }
+  flight.cost = ops_.Cost();
+  return flight.end.Record(ops_.stream());
+}
+
+Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
+  if (flight.logits.size() == 0) {
+    DECANT_ASSIGN_OR_RETURN(
+        flight.logits,
+        PinnedBuffer::Allocate(static_cast<size_t>(max_samples_) * vocab_ * sizeof(float),
+                               "logits on the host"));
+  }
+  return CudaStatus(cudaMemcpyAsync(flight.logits.data(), logits.data,
+                                    static_cast<size_t>(logits.rows * logits.cols) * sizeof(float),
+                                    cudaMemcpyDeviceToHost, ops_.stream().get()),
+                    "downloading logits");
+}
+
+Status CudaRunner::ReportPrompts(const StepPlan& plan, TensorView residual, Flight& flight) {
+  const std::vector<HostSampling::PromptPosition> positions =
+      sampling_.PromptPositions(plan, packed_);
+  std::vector<int32_t> tokens;
+  for (std::span<const HostSampling::PromptPosition> rest = positions; !rest.empty();) {
+    const auto block = rest.first(std::min<size_t>(rest.size(), HostSampling::kPromptBlock));
+    rest = rest.subspan(block.size());
+    tokens.clear();
+    for (const auto& position : block) tokens.push_back(position.token);
+    TensorView logits = Logits(ops_, weights_, residual, tokens);
+    DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
+    DECANT_RETURN_IF_ERROR(ops_.stream().Synchronize());
+    logits.data = flight.logits.data();
+    ops_.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
+      sampling_.ReportPrompt(block[i], {logits.Row<float>(i), static_cast<size_t>(vocab_)});
+    });
+  }
+  return {};
+}
+
+Status CudaRunner::FinishSampling(Flight& flight, Await await) {
+  if (flight.sampled) return {};
+  if (await == Await::kHostRows && flight.on_host.empty() && !observer_) return {};
+  DECANT_RETURN_IF_ERROR(flight.end.Wait());
+  flight.sampled = true;
+  std::vector<const PlannedRow*> sampling;
+  for (const PlannedRow& row : flight.plan->rows) {
+    if (row.samples) sampling.push_back(&row);
+  }
+  const TensorView logits{.data = flight.logits.data(),
+                          .dtype = DType::kF32,
+                          .rows = static_cast<int64_t>(sampling.size()),
+                          .cols = vocab_};
+  if (observer_) observer_(*flight.plan, logits);
+  const auto* tokens = flight.tokens.As<int32_t>();
+  flight.results.resize(sampling.size());
+  for (size_t i = 0; i < sampling.size(); ++i) {
+    flight.results[i] = {
+        .request = sampling[i]->request, .row = sampling[i]->row, .token = tokens[i]};
+  }
+  ops_.ParallelFor(static_cast<int64_t>(flight.on_host.size()), [&](int64_t k) {
+    const int32_t i = flight.on_host[k];
+    flight.results[i] =
+        sampling_.Sample(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(vocab_)});
+  });
+  for (const int32_t i : flight.on_host) {
+    const int32_t slot = sampling[i]->row;
+    chosen_.As<int32_t>()[slot] = flight.results[i].token;
+    DECANT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(ops_.last_tokens() + slot, chosen_.As<int32_t>() + slot,
+                                   sizeof(int32_t), cudaMemcpyHostToDevice, ops_.stream().get()),
+                   "uploading sampled tokens"));
+  }
+  return {};
+}
+
+Expected<StepResult> CudaRunner::Wait(Ticket ticket) {
+  Flight& flight = flights_[ticket.step % 2];
+  DECANT_CHECK(flight.plan != nullptr && flight.plan->step == ticket.step,
+               "step {} waited for, which is not in flight", ticket.step);
+  const Status status = FinishSampling(flight, Await::kAll);
+  flight.plan = nullptr;
+  DECANT_RETURN_IF_ERROR(status);
+  return StepResult{.step = ticket.step,
+                    .seconds = flight.end.SecondsSince(flight.begin),
+                    .bytes = flight.cost.bytes,
+                    .operations = flight.cost.operations,
+                    .tokens = std::exchange(flight.results, {})};
+}
+
+}  // namespace decant

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/decoder_weights.h"
+#include "ops/cuda/cuda_ops.h"
+#include "runtime/host_sampling.h"
+#include "runtime/logits_observer.h"
+#include "runtime/packed_batch.h"
+#include "runtime/step_runner.h"
+
+namespace decant {
+
+/// Steps of a model on a GPU. Launch queues a whole step, from one upload to one download, and
+/// returns; tokens sampled on the device feed the next step there, so that a step can be queued
+/// while the one before it runs.
+///
+/// Greedy rows are sampled on the device. A row that asks for more (temperature, penalties,
+/// log-probabilities) is sampled on the host from its downloaded logits, which the next Launch has
+/// to wait for.
+class CudaRunner : public StepRunner {
+ public:
+  /// `ops` and `weights` must outlive the runner. With an observer steps no longer overlap. Errors:
+  /// no memory.
+  static Expected<std::unique_ptr<CudaRunner>> Create(CudaOps& ops, const DecoderWeights& weights,
+                                                      int32_t max_rows, int32_t max_samples,
+                                                      int32_t vocab, LogitsObserver observer);
+
+  Expected<Ticket> Launch(const StepPlan& plan) override;
+  Expected<StepResult> Wait(Ticket ticket) override;
+
+ private:
+  /// A step that was launched and not waited for.
+  struct Flight {
+    const StepPlan* plan = nullptr;
+    CudaEvent begin;
+    CudaEvent end;
+    PinnedBuffer tokens;           ///< [max_rows], of the rows that sample, in plan order
+    PinnedBuffer logits;           ///< [max_samples, vocab], made when first needed
+    std::vector<int32_t> on_host;  ///< Which of them are sampled on the host.
+    std::vector<SampledToken> results;
+    StepCost cost;
+    bool sampled = false;  ///< What is sampled on the host has been.
+  };
+
+  CudaRunner(CudaOps& ops, const DecoderWeights& weights, int32_t max_rows, int32_t max_samples,
+             int32_t vocab, LogitsObserver observer);
+
+  Status Enqueue(const StepPlan& plan, Flight& flight);
+  Status DownloadLogits(TensorView logits, Flight& flight);
+  Status ReportPrompts(const StepPlan& plan, TensorView residual, Flight& flight);
+  /// Waits for a step and samples what the device left to the host.
+  enum class Await { kAll, kHostRows };  ///< kHostRows: only where there is something to sample.
+  Status FinishSampling(Flight& flight, Await await);
+
+  CudaOps& ops_;
+  const DecoderWeights& weights_;
+  const int32_t max_samples_;
+  const int32_t vocab_;
+  LogitsObserver observer_;
+  PackedBatch packed_;
+  HostSampling sampling_;
+  DeviceBuffer tokens_;  ///< [max_rows]
+  std::vector<int32_t> slots_;
+  PinnedBuffer chosen_;            ///< [max_rows] tokens on their way back to the device
+  std::array<Flight, 2> flights_;  ///< Step n lies at n % 2.
+};
+
+}  // namespace decant
