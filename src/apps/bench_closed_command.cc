@@ -99,7 +99,7 @@ Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
   DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
   std::vector<DecodeKernel> kernels;
   for (const std::string& name : flags.decode_kernels) {
-    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name));
+    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name, options.device));
     kernels.push_back(kernel);
   }
   if (kernels.empty()) kernels.push_back(options.decode_kernel);

@@ -9,19 +9,30 @@
 namespace decant {
 
 void AddModelFlag(CLI::App& app, std::string& model) {
-  app.add_option("--model", model, "The model: a GGUF file (scripts/fetch-model gets one)")
+  app.add_option("--model", model,
+                 "The model: a GGUF file (scripts/fetch-model gets one), a Hugging Face folder, or "
+                 "a hub name that lies in the local cache")
       ->required()
-      ->type_name("FILE");
+      ->type_name("MODEL");
 }
 
 void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   AddModelFlag(app, flags.model);
+  app.add_option("--device", flags.device,
+                 "Where it computes: cpu, cuda, cuda:N, or auto (the first GPU, if there is one)")
+      ->capture_default_str()
+      ->type_name("DEVICE");
+  app.add_option("--dtype", flags.dtype,
+                 "Type of weights and activations on CUDA: fp16, bf16 or auto (fp16)")
+      ->capture_default_str()
+      ->type_name("TYPE");
   app.add_option("--threads", flags.threads, "Threads that compute; 0: one for each processor")
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--engine", flags.preset,
-                 "Page size and decode kernel under one name: decant (64, split), fused (64, rows) "
-                 "or flash (256, flash; CUDA only)")
+  app.add_option(
+         "--engine", flags.preset,
+         "Page size and decode kernel under one name: decant (64, split), fused (64, rows), "
+         "flash (256, flash; CUDA only), or auto (decant on the CPU, flash on CUDA)")
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--page-size", flags.page_size,
@@ -32,9 +43,14 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "tokens; bf16: without them. Same output")
       ->capture_default_str()
       ->type_name("COPIES");
-  app.add_option("--pool-gib", flags.pool_gib, "Memory for the KV cache at most, in GiB")
-      ->capture_default_str()
+  app.add_option("--pool-gib", flags.pool_gib,
+                 "Memory for the KV cache at most, in GiB (default: 2 on the CPU, on a GPU what "
+                 "--gpu-memory-utilization leaves)")
       ->type_name("GIB");
+  app.add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
+                 "Share of a GPU's memory for weights, workspace and KV cache together")
+      ->capture_default_str()
+      ->type_name("SHARE");
   app.add_option("--chunk-tokens", flags.chunk_tokens, "Prompt tokens a step, all rows together")
       ->capture_default_str()
       ->type_name("N");
@@ -53,17 +69,21 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
 }
 
 Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
-  DECANT_ASSIGN_OR_RETURN(const Preset preset, FindPreset(flags.preset));
   EngineOptions options;
+  DECANT_ASSIGN_OR_RETURN(options.device, FindDevice(flags.device));
+  DECANT_ASSIGN_OR_RETURN(options.compute_type, FindComputeType(flags.dtype));
+  DECANT_ASSIGN_OR_RETURN(const Preset preset, FindPreset(flags.preset, options.device));
   options.model = flags.model;
   options.threads = flags.threads;
   options.decode_kernel = preset.decode_kernel;
   if (flags.decode_kernel) {
-    DECANT_ASSIGN_OR_RETURN(options.decode_kernel, FindDecodeKernel(*flags.decode_kernel));
+    DECANT_ASSIGN_OR_RETURN(options.decode_kernel,
+                            FindDecodeKernel(*flags.decode_kernel, options.device));
   }
   DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
   options.page_size = flags.page_size.value_or(preset.page_size);
   options.pool_gib = flags.pool_gib;
+  options.gpu_memory_utilization = flags.gpu_memory_utilization;
   options.max_batch = flags.max_batch;
   options.chunk_tokens = flags.chunk_tokens;
   options.max_model_len = flags.max_model_len;
@@ -84,6 +104,11 @@ Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& opt
   const double gigabytes = static_cast<double>(served->file_bytes()) / kGB;
   LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s); {}", served->config().name, gigabytes,
           served->load_seconds(), gigabytes / served->load_seconds(), served->ops().Describe());
+  LogInfo("KV cache: {} pages of {} slots, {} tokens, {:.2f} GB; workspace {:.2f} GB",
+          served->num_pages(), served->page_size(),
+          int64_t{served->num_pages()} * served->page_size(),
+          static_cast<double>(served->pool_bytes()) / kGB,
+          static_cast<double>(served->workspace_bytes()) / kGB);
   return served;
 }
 

@@ -18,11 +18,14 @@ namespace decant {
 struct EngineFlags {
   std::string model{};
   int32_t threads = 0;
-  std::string preset = "decant";
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::string preset = "auto";
   std::string weights = "keep";
   std::optional<std::string> decode_kernel{};
   std::optional<int32_t> page_size{};
-  double pool_gib = 2.0;
+  std::optional<double> pool_gib{};
+  double gpu_memory_utilization = 0.9;
   int32_t max_batch = 32;
   int32_t chunk_tokens = 512;
   int32_t max_model_len = 0;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "engine/model_text.h"
-#include "ops/cpu/cpu_ops.h"
+#include "runtime/host_sampling.h"
 
 namespace decant {
 namespace {
@@ -23,8 +23,12 @@ Status CheckOptions(const EngineOptions& options) {
     return InvalidArgument("--threads is {}; allowed: 0 (one for each processor) to 1024",
                            options.threads);
   }
-  if (!(options.pool_gib > 0) || options.pool_gib > 65536) {
-    return InvalidArgument("--pool-gib is {}; allowed: above 0, at most 65536", options.pool_gib);
+  if (options.pool_gib && (!(*options.pool_gib > 0) || *options.pool_gib > 65536)) {
+    return InvalidArgument("--pool-gib is {}; allowed: above 0, at most 65536", *options.pool_gib);
+  }
+  if (!(options.gpu_memory_utilization > 0) || options.gpu_memory_utilization > 1) {
+    return InvalidArgument("--gpu-memory-utilization is {}; allowed: above 0, at most 1",
+                           options.gpu_memory_utilization);
   }
   if (options.max_model_len < 0) {
     return InvalidArgument("--max-model-len is {}; allowed: 0 (the model's own) or more",
@@ -42,19 +46,27 @@ Status CheckOptions(const EngineOptions& options) {
 
 /// Pages that fit the pool's memory; all there can be use of, if that is fewer.
 Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& config,
-                             int32_t max_model_len) {
+                             int32_t max_model_len, const Backend& backend) {
   const double page_bytes =
       static_cast<double>(config.KvBytesPerToken(sizeof(Bf16))) * options.page_size;
-  const double fitting = std::floor(options.pool_gib * kGib / page_bytes);
+  double pool_bytes = options.pool_gib.value_or(0) * kGib;
+  if (!options.pool_gib) {
+    DECANT_ASSIGN_OR_RETURN(const int64_t bytes,
+                            backend.DefaultPoolBytes(options.gpu_memory_utilization));
+    pool_bytes = static_cast<double>(bytes);
+  }
+  const double fitting = std::floor(pool_bytes / page_bytes);
   const double useful = std::ceil(static_cast<double>(max_model_len) / options.page_size) *
                         static_cast<double>(options.max_batch);
   const double slots_limit = std::floor(2147483647.0 / options.page_size);
   const double wanted = options.max_pages > 0 ? options.max_pages : slots_limit;
   const double pages = std::min({fitting, useful, slots_limit, wanted});
   if (pages < 1) {
-    return Error(StatusCode::kResourceExhausted,
-                 "--pool-gib {} holds no page: one of --page-size {} takes {:.4f} GiB",
-                 options.pool_gib, options.page_size, page_bytes / kGib);
+    return Error(
+        StatusCode::kResourceExhausted,
+        "a pool of {:.4f} GiB holds no page: one of --page-size {} takes {:.4f} GiB; raise "
+        "--pool-gib or --gpu-memory-utilization",
+        std::max(pool_bytes, 0.0) / kGib, options.page_size, page_bytes / kGib);
   }
   return static_cast<int32_t>(pages);
 }
@@ -83,20 +95,27 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                            own_len);
   }
   model->max_model_len_ = options.max_model_len == 0 ? own_len : options.max_model_len;
-  DECANT_ASSIGN_OR_RETURN(model->num_pages_, CountPages(options, config, model->max_model_len_));
-
   const int32_t processors = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-  model->ops_ = std::make_unique<CpuOps>(
-      CpuOpsOptions{.shape = config.shape,
-                    .decode_kernel = options.decode_kernel,
-                    .weight_copies = options.weight_copies,
-                    .threads = options.threads == 0 ? processors : options.threads,
-                    .max_tokens = options.chunk_tokens + options.max_batch,
-                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock)});
-  if (options.wrap_ops) model->ops_ = options.wrap_ops(std::move(model->ops_), config.shape);
   DECANT_ASSIGN_OR_RETURN(
-      model->weights_, LoadDecoderWeights(model->files_.tensors, config, *model->ops_, progress));
-  DECANT_RETURN_IF_ERROR(model->ops_->AllocateCache(model->num_pages_, options.page_size));
+      model->backend_,
+      MakeBackend({.device = options.device,
+                   .compute_type = options.compute_type,
+                   .shape = config.shape,
+                   .decode_kernel = options.decode_kernel,
+                   .weight_copies = options.weight_copies,
+                   .threads = options.threads == 0 ? processors : options.threads,
+                   .max_tokens = options.chunk_tokens + options.max_batch,
+                   .max_rows = options.max_batch,
+                   .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock),
+                   .max_model_len = model->max_model_len_},
+                  options.wrap_ops));
+  Ops& ops = model->backend_->ops();
+  DECANT_ASSIGN_OR_RETURN(model->weights_,
+                          LoadDecoderWeights(model->files_.tensors, config, ops, progress));
+  model->page_size_ = options.page_size;
+  DECANT_ASSIGN_OR_RETURN(model->num_pages_,
+                          CountPages(options, config, model->max_model_len_, *model->backend_));
+  DECANT_RETURN_IF_ERROR(ops.AllocateCache(model->num_pages_, options.page_size));
   model->load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
@@ -110,12 +129,12 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   engine_config.end_of_text.assign(config.stop_tokens.begin(), config.stop_tokens.end());
   engine_config.step_history = options.step_history;
   if (options.poison_freed_pages) {
-    engine_config.free_observer = [ops = model->ops_.get()](std::span<const int32_t> pages) {
-      for (int32_t page : pages) ops->PoisonPage(page);
+    engine_config.free_observer = [&ops](std::span<const int32_t> pages) {
+      for (int32_t page : pages) ops.PoisonPage(page);
     };
   }
-  auto runner = std::make_unique<ForwardRunner>(*model->ops_, model->weights_, options.max_batch,
-                                                options.logits_observer);
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<StepRunner> runner,
+                          model->backend_->MakeRunner(model->weights_, options.logits_observer));
   DECANT_ASSIGN_OR_RETURN(model->engine_, Engine::Create(std::move(engine_config),
                                                          std::move(runner), model->tokenizer_));
   return model;

@@ -7,23 +7,29 @@
 #include <string>
 
 #include "base/status.h"
+#include "engine/backend.h"
+#include "engine/device.h"
 #include "engine/engine.h"
 #include "model/decoder_weights.h"
 #include "model/model_files.h"
 #include "ops/ops.h"
-#include "runtime/forward_runner.h"
 #include "text/tokenizer.h"
 
 namespace decant {
 
 /// How to serve a model. Sizes are checked by LoadEngine; errors name the command-line flag.
 struct EngineOptions {
-  std::string model;    ///< What OpenModelFiles takes.
-  int32_t threads = 0;  ///< 0: one for each processor.
+  std::string model;  ///< What OpenModelFiles takes.
+  Device device{};
+  ComputeType compute_type = ComputeType::kAuto;
+  int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t page_size = 64;  ///< slots
-  double pool_gib = 2.0;   ///< Memory for K and V; touched as it is used.
+  /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what
+  /// gpu_memory_utilization leaves on a GPU.
+  std::optional<double> pool_gib{};
+  double gpu_memory_utilization = 0.9;  ///< Of a GPU's memory, for weights, workspace and pool.
   int32_t max_batch = 32;
   int32_t chunk_tokens = 512;
   int32_t max_model_len = 0;        ///< 0: the model's own.
@@ -34,8 +40,7 @@ struct EngineOptions {
   LogitsObserver logits_observer = nullptr;
   int32_t max_pages = 0;  ///< Pages at most, however many there is memory for; 0: no limit.
   /// Makes what the model computes with out of the backend; empty: the backend itself.
-  std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops> ops, const DecoderShape& shape)>
-      wrap_ops{};
+  OpsWrapper wrap_ops{};
 };
 
 /// A model ready to serve: everything from the file to the engine's loop, torn down in the right
@@ -48,8 +53,14 @@ class ServedModel {
   const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }
   Engine& engine() { return *engine_; }
   /// Ops may be used while the engine is idle only (MeasureRate, Describe).
-  Ops& ops() { return *ops_; }
+  Ops& ops() { return backend_->ops(); }
+  int64_t workspace_bytes() const { return backend_->workspace_bytes(); }
   int32_t num_pages() const { return num_pages_; }
+  int32_t page_size() const { return page_size_; }
+  /// Bytes of K and V of the whole pool.
+  int64_t pool_bytes() const {
+    return config().KvBytesPerToken(sizeof(Bf16)) * page_size_ * num_pages_;
+  }
   int32_t max_model_len() const { return max_model_len_; }
   double load_seconds() const { return load_seconds_; }
   /// Of all tensors, as the files have them.
@@ -60,9 +71,10 @@ class ServedModel {
                                                            const LoadProgress&);
   ModelFiles files_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Backend> backend_;
   DecoderWeights weights_;
   int32_t num_pages_ = 0;
+  int32_t page_size_ = 0;
   int32_t max_model_len_ = 0;
   double load_seconds_ = 0;
   std::unique_ptr<Engine> engine_;  // last, so that it stops first

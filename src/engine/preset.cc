@@ -1,26 +1,59 @@
 #include "engine/preset.h"
 
+#include <optional>
+
+#if DECANT_HAS_CUDA
+#include "ops/cuda/flash_attention.h"
+#endif
+
 namespace decant {
 namespace {
 
-constexpr Preset kPresets[] = {{"decant", 64, DecodeKernel::kSplit},
-                               {"fused", 64, DecodeKernel::kRows}};
+constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit};
+constexpr Preset kFused{"fused", 64, DecodeKernel::kRows};
+constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash};
 
-Status NeedsCuda(std::string_view flag) {
-  return Error(StatusCode::kUnimplemented,
-               "{} flash: FlashAttention's paged kernel runs on CUDA only, and this build has no "
-               "CUDA backend",
-               flag);
+Status FlashUsable() {
+#if DECANT_HAS_CUDA
+  return FlashAttentionAvailable();
+#else
+  return Error(StatusCode::kUnimplemented, "this build has no CUDA backend");
+#endif
+}
+
+/// Why the device has no such kernel, or ok. `flag` and `name` are what the person wrote.
+Status CheckKernel(DecodeKernel kernel, const Device& device, std::string_view flag,
+                   std::string_view name) {
+  if (kernel == DecodeKernel::kFlash) {
+    if (device.kind == DeviceKind::kCpu) {
+      const Status status = FlashUsable();
+      return Error(StatusCode::kUnimplemented,
+                   "{} {}: FlashAttention's paged kernel runs on CUDA only, and {}", flag, name,
+                   status.ok() ? "the device is the CPU (--device cuda)" : status.message());
+    }
+    return FlashUsable().WithContext(fmt::format("{} {}", flag, name));
+  }
+  if (kernel == DecodeKernel::kSplit && device.kind == DeviceKind::kCuda) {
+    return Error(StatusCode::kUnimplemented,
+                 "{} {}: the decode kernel split is not there on CUDA; allowed: rows, flash", flag,
+                 name);
+  }
+  return {};
 }
 
 }  // namespace
 
-Expected<Preset> FindPreset(std::string_view name) {
-  for (const Preset& preset : kPresets) {
-    if (preset.name == name) return preset;
+Expected<Preset> FindPreset(std::string_view name, const Device& device) {
+  if (name == "auto") {
+    if (device.kind == DeviceKind::kCpu) return kDecant;
+    return FlashUsable().ok() ? kFlash : kFused;
   }
-  if (name == "flash") return NeedsCuda("--engine");
-  return InvalidArgument("--engine is '{}'; allowed: decant, fused, flash (CUDA only)", name);
+  for (const Preset& preset : {kDecant, kFused, kFlash}) {
+    if (preset.name != name) continue;
+    DECANT_RETURN_IF_ERROR(CheckKernel(preset.decode_kernel, device, "--engine", name));
+    return preset;
+  }
+  return InvalidArgument("--engine is '{}'; allowed: auto, decant, fused, flash (CUDA only)", name);
 }
 
 Expected<WeightCopies> FindWeightCopies(std::string_view name) {
@@ -29,10 +62,14 @@ Expected<WeightCopies> FindWeightCopies(std::string_view name) {
   return InvalidArgument("--weights is '{}'; allowed: keep, bf16", name);
 }
 
-Expected<DecodeKernel> FindDecodeKernel(std::string_view name) {
-  if (const auto kernel = ParseDecodeKernel(name)) return *kernel;
-  if (name == "flash") return NeedsCuda("--decode-kernel");
-  return InvalidArgument("--decode-kernel is '{}'; allowed: rows, split, flash (CUDA only)", name);
+Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& device) {
+  const std::optional<DecodeKernel> kernel = ParseDecodeKernel(name);
+  if (!kernel) {
+    return InvalidArgument("--decode-kernel is '{}'; allowed: rows, split, flash (CUDA only)",
+                           name);
+  }
+  DECANT_RETURN_IF_ERROR(CheckKernel(*kernel, device, "--decode-kernel", name));
+  return *kernel;
 }
 
 }  // namespace decant

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engine/device.h"
 #include "ops/ops.h"
 
 namespace decant {
@@ -15,13 +16,14 @@ struct Preset {
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
 };
 
-/// The preset named `name`: "fused" (pages of 64, `rows`) or "decant" (pages of 64, `split`).
-/// Errors: kUnimplemented for "flash", whose kernel needs CUDA; kInvalidArgument with the allowed
-/// names for any other.
-Expected<Preset> FindPreset(std::string_view name);
+/// The preset named `name`: "fused" (pages of 64, `rows`), "flash" (pages of 256, `flash`) or
+/// "decant" (pages of 64, `split`); "auto" is decant on the CPU and flash on CUDA, or fused where
+/// the build has no FlashAttention. Errors: kInvalidArgument with the allowed names for any other;
+/// kUnimplemented for one whose kernel the device lacks.
+Expected<Preset> FindPreset(std::string_view name, const Device& device);
 
 /// The decode kernel named `name`, for --decode-kernel. Errors as above.
-Expected<DecodeKernel> FindDecodeKernel(std::string_view name);
+Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& device);
 
 /// The weight copies named "keep" or "bf16", for --weights.
 Expected<WeightCopies> FindWeightCopies(std::string_view name);

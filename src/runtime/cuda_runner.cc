@@ -19,22 +19,22 @@ bool SampledOnDevice(const PlannedRow& row) {
 
 }  // namespace
 
-CudaRunner::CudaRunner(CudaOps& ops, const DecoderWeights& weights, int32_t max_rows,
-                       int32_t max_samples, int32_t vocab, LogitsObserver observer)
+CudaRunner::CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights,
+                       const Limits& limits, LogitsObserver observer)
     : ops_(ops),
+      device_(device),
       weights_(weights),
-      max_samples_(max_samples),
-      vocab_(vocab),
+      limits_(limits),
       observer_(std::move(observer)),
-      sampling_(max_rows) {}
+      sampling_(limits.max_rows) {}
 
-Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(CudaOps& ops,
+Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& device,
                                                          const DecoderWeights& weights,
-                                                         int32_t max_rows, int32_t max_samples,
-                                                         int32_t vocab, LogitsObserver observer) {
+                                                         const Limits& limits,
+                                                         LogitsObserver observer) {
   std::unique_ptr<CudaRunner> runner(
-      new CudaRunner(ops, weights, max_rows, max_samples, vocab, std::move(observer)));
-  const size_t bytes = static_cast<size_t>(max_rows) * sizeof(int32_t);
+      new CudaRunner(ops, device, weights, limits, std::move(observer)));
+  const size_t bytes = static_cast<size_t>(limits.max_rows) * sizeof(int32_t);
   DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
   DECANT_ASSIGN_OR_RETURN(runner->chosen_, PinnedBuffer::Allocate(bytes, "sampled tokens"));
   for (Flight& flight : runner->flights_) {
@@ -66,37 +66,37 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
     slots_.push_back(row.row);
   }
 
-  DECANT_RETURN_IF_ERROR(flight.begin.Record(ops_.stream()));
+  DECANT_RETURN_IF_ERROR(flight.begin.Record(device_.stream()));
   const TensorView residual = Forward(ops_, weights_, batch);
   DECANT_RETURN_IF_ERROR(ReportPrompts(plan, residual, flight));
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
-  DECANT_RETURN_IF_ERROR(ops_.status());
+  DECANT_RETURN_IF_ERROR(device_.status());
   if (!slots_.empty()) {
-    LaunchArgmax(reinterpret_cast<const float*>(logits.data), vocab_, slots_, ops_.last_tokens(),
-                 tokens_.As<int32_t>(), ops_.stream().get());
+    LaunchArgmax(reinterpret_cast<const float*>(logits.data), limits_.vocab, slots_,
+                 device_.last_tokens(), tokens_.As<int32_t>(), device_.stream().get());
     DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));
     DECANT_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(flight.tokens.data(), tokens_.data(), slots_.size() * sizeof(int32_t),
-                        cudaMemcpyDeviceToHost, ops_.stream().get()),
+                        cudaMemcpyDeviceToHost, device_.stream().get()),
         "downloading tokens"));
     if (observer_ || !flight.on_host.empty()) {
       DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
     }
   }
   flight.cost = ops_.Cost();
-  return flight.end.Record(ops_.stream());
+  return flight.end.Record(device_.stream());
 }
 
 Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
   if (flight.logits.size() == 0) {
     DECANT_ASSIGN_OR_RETURN(
-        flight.logits,
-        PinnedBuffer::Allocate(static_cast<size_t>(max_samples_) * vocab_ * sizeof(float),
-                               "logits on the host"));
+        flight.logits, PinnedBuffer::Allocate(
+                           static_cast<size_t>(limits_.max_samples) * limits_.vocab * sizeof(float),
+                           "logits on the host"));
   }
   return CudaStatus(cudaMemcpyAsync(flight.logits.data(), logits.data,
                                     static_cast<size_t>(logits.rows * logits.cols) * sizeof(float),
-                                    cudaMemcpyDeviceToHost, ops_.stream().get()),
+                                    cudaMemcpyDeviceToHost, device_.stream().get()),
                     "downloading logits");
 }
 
@@ -111,10 +111,10 @@ Status CudaRunner::ReportPrompts(const StepPlan& plan, TensorView residual, Flig
     for (const auto& position : block) tokens.push_back(position.token);
     TensorView logits = Logits(ops_, weights_, residual, tokens);
     DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
-    DECANT_RETURN_IF_ERROR(ops_.stream().Synchronize());
+    DECANT_RETURN_IF_ERROR(device_.stream().Synchronize());
     logits.data = flight.logits.data();
     ops_.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
-      sampling_.ReportPrompt(block[i], {logits.Row<float>(i), static_cast<size_t>(vocab_)});
+      sampling_.ReportPrompt(block[i], {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)});
     });
   }
   return {};
@@ -132,7 +132,7 @@ Status CudaRunner::FinishSampling(Flight& flight, Await await) {
   const TensorView logits{.data = flight.logits.data(),
                           .dtype = DType::kF32,
                           .rows = static_cast<int64_t>(sampling.size()),
-                          .cols = vocab_};
+                          .cols = limits_.vocab};
   if (observer_) observer_(*flight.plan, logits);
   const auto* tokens = flight.tokens.As<int32_t>();
   flight.results.resize(sampling.size());
@@ -143,14 +143,14 @@ Status CudaRunner::FinishSampling(Flight& flight, Await await) {
   ops_.ParallelFor(static_cast<int64_t>(flight.on_host.size()), [&](int64_t k) {
     const int32_t i = flight.on_host[k];
     flight.results[i] =
-        sampling_.Sample(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(vocab_)});
+        sampling_.Sample(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)});
   });
   for (const int32_t i : flight.on_host) {
     const int32_t slot = sampling[i]->row;
     chosen_.As<int32_t>()[slot] = flight.results[i].token;
     DECANT_RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpyAsync(ops_.last_tokens() + slot, chosen_.As<int32_t>() + slot,
-                                   sizeof(int32_t), cudaMemcpyHostToDevice, ops_.stream().get()),
+        CudaStatus(cudaMemcpyAsync(device_.last_tokens() + slot, chosen_.As<int32_t>() + slot,
+                                   sizeof(int32_t), cudaMemcpyHostToDevice, device_.stream().get()),
                    "uploading sampled tokens"));
   }
   return {};

@@ -23,11 +23,18 @@ namespace decant {
 /// to wait for.
 class CudaRunner : public StepRunner {
  public:
-  /// `ops` and `weights` must outlive the runner. With an observer steps no longer overlap. Errors:
-  /// no memory.
-  static Expected<std::unique_ptr<CudaRunner>> Create(CudaOps& ops, const DecoderWeights& weights,
-                                                      int32_t max_rows, int32_t max_samples,
-                                                      int32_t vocab, LogitsObserver observer);
+  struct Limits {
+    int32_t max_rows = 0;
+    int32_t max_samples = 0;  ///< Tokens of one NormHead at most; max_rows at least.
+    int32_t vocab = 0;
+  };
+
+  /// `ops` computes: `device` itself, or something that wraps it. Both and `weights` must outlive
+  /// the runner. With an observer steps no longer overlap. Errors: no memory.
+  static Expected<std::unique_ptr<CudaRunner>> Create(Ops& ops, CudaOps& device,
+                                                      const DecoderWeights& weights,
+                                                      const Limits& limits,
+                                                      LogitsObserver observer);
 
   Expected<Ticket> Launch(const StepPlan& plan) override;
   Expected<StepResult> Wait(Ticket ticket) override;
@@ -46,8 +53,8 @@ class CudaRunner : public StepRunner {
     bool sampled = false;  ///< What is sampled on the host has been.
   };
 
-  CudaRunner(CudaOps& ops, const DecoderWeights& weights, int32_t max_rows, int32_t max_samples,
-             int32_t vocab, LogitsObserver observer);
+  CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights, const Limits& limits,
+             LogitsObserver observer);
 
   Status Enqueue(const StepPlan& plan, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
@@ -56,10 +63,10 @@ class CudaRunner : public StepRunner {
   enum class Await { kAll, kHostRows };  ///< kHostRows: only where there is something to sample.
   Status FinishSampling(Flight& flight, Await await);
 
-  CudaOps& ops_;
+  Ops& ops_;
+  CudaOps& device_;
   const DecoderWeights& weights_;
-  const int32_t max_samples_;
-  const int32_t vocab_;
+  const Limits limits_;
   LogitsObserver observer_;
   PackedBatch packed_;
   HostSampling sampling_;

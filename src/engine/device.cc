@@ -1,0 +1,54 @@
+#include "engine/device.h"
+
+#include <charconv>
+
+#if DECANT_HAS_CUDA
+#include "ops/cuda/device.h"
+#endif
+
+namespace decant {
+namespace {
+
+constexpr std::string_view kCuda = "cuda";
+
+/// Ok where CUDA can be used.
+Status CudaUsable() {
+#if DECANT_HAS_CUDA
+  if (CountCudaDevices() > 0) return {};
+  return Error(StatusCode::kFailedPrecondition,
+               "--device cuda: this machine has no NVIDIA GPU that its driver can use");
+#else
+  return Error(StatusCode::kUnimplemented, "--device cuda: this build has no CUDA backend");
+#endif
+}
+
+}  // namespace
+
+Expected<Device> FindDevice(std::string_view name) {
+  if (name == "cpu") return Device{};
+  if (name == "auto") {
+    return CudaUsable().ok() ? Device{.kind = DeviceKind::kCuda} : Device{};
+  }
+  Device device{.kind = DeviceKind::kCuda};
+  bool known = name == kCuda;
+  if (name.starts_with("cuda:")) {
+    const std::string_view digits = name.substr(kCuda.size() + 1);
+    const char* const end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, device.ordinal);
+    known = error == std::errc() && stop == end && device.ordinal >= 0;
+  }
+  if (!known) {
+    return InvalidArgument("--device is '{}'; allowed: auto, cpu, cuda, cuda:N (N from 0)", name);
+  }
+  DECANT_RETURN_IF_ERROR(CudaUsable());
+  return device;
+}
+
+Expected<ComputeType> FindComputeType(std::string_view name) {
+  if (name == "auto") return ComputeType::kAuto;
+  if (name == "fp16") return ComputeType::kF16;
+  if (name == "bf16") return ComputeType::kBf16;
+  return InvalidArgument("--dtype is '{}'; allowed: auto, fp16, bf16", name);
+}
+
+}  // namespace decant
