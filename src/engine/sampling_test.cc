@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -136,7 +137,8 @@ SamplingParams AllParams(uint64_t seed) {
 
 void ExpectSameBits(const PositionLogprobs& a, const PositionLogprobs& b) {
   const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
-    return x.token == y.token && std::memcmp(&x.logprob, &y.logprob, sizeof(float)) == 0;
+    return x.token == y.token &&
+           std::bit_cast<uint32_t>(x.logprob) == std::bit_cast<uint32_t>(y.logprob);
   };
   EXPECT_TRUE(same(a.chosen, b.chosen));
   EXPECT_TRUE(std::ranges::equal(a.top, b.top, same));
