@@ -14,10 +14,10 @@ namespace decant {
 /// wherever nothing was written.
 class OracleOps : public Ops {
  public:
-  /// How the oracle computes: exactly, or with everything that a bf16 backend stores rounded to
-  /// bf16 (weights, inputs of linear layers, q, K and V), which is the same-precision reference
-  /// that a backend's error is judged by.
-  enum class Rounding { kNone, kBf16 };
+  /// How the oracle computes: exactly, or with everything that a bf16 or fp16 backend stores
+  /// rounded to it (weights, inputs of linear layers, q, K and V), which is the same-precision
+  /// reference that a backend's error is judged by.
+  enum class Rounding { kNone, kBf16, kF16 };
 
   OracleOps(const DecoderShape& shape, int32_t max_tokens, Rounding rounding = Rounding::kNone);
 
@@ -78,7 +78,15 @@ class OracleOps : public Ops {
   std::vector<float> Norm(const float* row, std::span<const float> weight) const;
   std::vector<float> NormRow(const float* row, std::span<const float> weight) const;
   float Round(float value) const {
-    return rounding_ == Rounding::kBf16 ? ToFloat(ToBf16(value)) : value;
+    switch (rounding_) {
+      case Rounding::kBf16:
+        return ToFloat(ToBf16(value));
+      case Rounding::kF16:
+        return ToFloat(ToF16(value));
+      case Rounding::kNone:
+        break;
+    }
+    return value;
   }
   void Rotate(float* head, int32_t position) const;
   /// Where a page's first slot begins in cache_; slots hold [kv_heads][K, V][head_dim].

@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/narrow.h"
+#include "model/forward.h"
+#include "model/testing/tiny_model.h"
+#include "ops/cpu/oracle_ops.h"
+#include "ops/cuda/cuda_ops.h"
+
+namespace decant {
+namespace {
+
+constexpr int32_t kTokens = 330;
+
+/// Two requests of one model in one pool, each in chunks of its own, both in every step; returns
+/// the logits of every position, first request first.
+std::vector<float> AllLogits(Ops& ops, const ModelConfig& config, const DecoderWeights& weights,
+                             const std::vector<int32_t>& tokens, int32_t page_size,
+                             const std::vector<std::pair<int32_t, int32_t>>& chunks) {
+  const int32_t pages_each = CeilDiv(kTokens, page_size) + 1;
+  EXPECT_TRUE(ops.AllocateCache(2 * pages_each, page_size).ok());
+  for (int32_t page = 0; page < 2 * pages_each; ++page) ops.PoisonPage(page);
+  std::vector<int32_t> tables[2];
+  for (int32_t i = 0; i < pages_each; ++i) {
+    tables[0].push_back(2 * (pages_each - 1 - i));
+    tables[1].push_back(2 * i + 1);
+  }
+  std::vector<float> logits[2];
+  int32_t done[2] = {0, 0};
+  for (const auto& [first, second] : chunks) {
+    const int32_t lens[2] = {first, second};
+    std::vector<int32_t> ids;
+    std::vector<int32_t> positions;
+    std::vector<int32_t> token_rows;
+    std::vector<BatchRow> rows;
+    std::vector<int32_t> order = {0, 1};
+    if (first > 1 && second == 1) order = {1, 0};  // decode tokens come first
+    for (const int32_t r : order) {
+      if (lens[r] == 0) continue;
+      rows.push_back({.slot = r,
+                      .query_start = static_cast<int32_t>(ids.size()),
+                      .query_len = lens[r],
+                      .context_len = done[r] + lens[r],
+                      .pages = tables[r]});
+      for (int32_t i = 0; i < lens[r]; ++i) {
+        ids.push_back(tokens[(done[r] + i + 13 * r) % tokens.size()]);
+        positions.push_back(done[r] + i);
+        token_rows.push_back(static_cast<int32_t>(rows.size()) - 1);
+      }
+    }
+    const StepBatch batch{
+        .token_ids = ids, .positions = positions, .token_rows = token_rows, .rows = rows};
+    std::vector<int32_t> wanted(ids.size());
+    std::iota(wanted.begin(), wanted.end(), 0);
+    const TensorView view = Logits(ops, weights, Forward(ops, weights, batch), wanted);
+    std::vector<float> values(view.rows * view.cols);
+    ops.Download(view, values);
+    for (const BatchRow& row : rows) {
+      const auto begin = values.begin() + int64_t{row.query_start} * config.shape.vocab;
+      logits[row.slot].insert(logits[row.slot].end(), begin,
+                              begin + int64_t{row.query_len} * config.shape.vocab);
+      done[row.slot] += row.query_len;
+    }
+  }
+  logits[0].insert(logits[0].end(), logits[1].begin(), logits[1].end());
+  return logits[0];
+}
+
+double RootMeanSquareError(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
+  if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+  const std::vector<std::pair<int32_t, int32_t>> whole = {{kTokens, 0}, {0, kTokens}};
+  const std::vector<std::pair<int32_t, int32_t>> cut = {{100, 1}, {1, 250}, {1, 1},
+                                                        {198, 2}, {1, 75},  {29, 1}};
+  for (const testing::TinyModel& model : {testing::TinyModel{.head_dim = 64, .max_positions = 512},
+                                          testing::TinyModel{.family = "qwen2",
+                                          .heads = 7,
+                                          .kv_heads = 1,
+                                          .head_dim = 128,
+                                          .max_positions = 512,
+                                          .tied_head = false,
+                                          .seed = 2}}) {
+    const auto file = std::make_shared<const GgufFile>(
+        GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
+    const ModelConfig config = ReadModelConfig(*file).value();
+    std::vector<int32_t> tokens;
+    for (int32_t i = 0; i < kTokens; ++i) tokens.push_back(i * 71 % model.vocab);
+    const auto compute = [&](Ops& ops, int32_t page_size,
+                             const std::vector<std::pair<int32_t, int32_t>>& chunks) {
+      const Expected<DecoderWeights> weights = LoadDecoderWeights(file, config, ops, nullptr);
+      EXPECT_TRUE(weights.ok()) << weights.status().ToString();
+      return AllLogits(ops, config, *weights, tokens, page_size, chunks);
+    };
+    OracleOps oracle(config.shape, kTokens);
+    const std::vector<float> exact = compute(oracle, 16, whole);
+    for (const CudaType type : {CudaType::kF16, CudaType::kBf16}) {
+      OracleOps rounded(
+          config.shape, kTokens,
+          type == CudaType::kF16 ? OracleOps::Rounding::kF16 : OracleOps::Rounding::kBf16);
+      const double rounding = RootMeanSquareError(compute(rounded, 16, whole), exact);
+      ASSERT_GT(rounding, 0);
+      for (const auto& [kernel, page_size] :
+           {std::pair{DecodeKernel::kRows, 16}, std::pair{DecodeKernel::kRows, 256},
+            std::pair{DecodeKernel::kFlash, 256}}) {
+        if (kernel == DecodeKernel::kFlash && !FlashAttentionAvailable().ok()) continue;
+        auto ops = CudaOps::Create({.shape = config.shape,
+                                    .type = type,
+                                    .decode_kernel = kernel,
+                                    .threads = 4,
+                                    .max_tokens = kTokens,
+                                    .max_rows = 2,
+                                    .max_samples = kTokens,
+                                    .max_model_len = model.max_positions});
+        ASSERT_TRUE(ops.ok()) << ops.status().ToString();
+        const std::vector<float> logits = compute(**ops, page_size, cut);
+        ASSERT_TRUE((*ops)->status().ok()) << (*ops)->status().ToString();
+        const double error = RootMeanSquareError(logits, exact);
+        std::printf("%s head_dim %d, %s, %s, pages of %d: error %.3g, rounding alone %.3g\n",
+                    model.family.c_str(), model.head_dim, type == CudaType::kF16 ? "fp16" : "bf16",
+                    std::string(DecodeKernelName(kernel)).c_str(), page_size, error, rounding);
+        EXPECT_TRUE(error <= 2 * rounding) << error << " against " << rounding;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace decant
