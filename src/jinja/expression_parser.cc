@@ -418,7 +418,8 @@ ArgumentExpressions ExpressionParser::ParseArguments() {
       arguments.named.emplace_back(std::move(name), Parse());
       continue;
     }
-    if (spread || !arguments.named.empty()) Fail("a positional argument behind a named one or a '*'");
+    if (spread || !arguments.named.empty())
+      Fail("a positional argument behind a named one or a '*'");
     arguments.positional.push_back(Parse());
   }
   tokens_.ExpectOperator(")");

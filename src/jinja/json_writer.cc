@@ -157,6 +157,7 @@ class Writer {
       if (i > 0) Append(style_.item_separator);
       NewLine(level + 1);
       const Value& key = entries[i]->key;
+      if (key.is(Value::Kind::kUndefined)) Fail("tojson of undefined: {}", WhyUndefined(key));
       WriteText(key.is(Value::Kind::kText) ? key.text().bytes : ScalarText(key));
       Append(style_.key_separator);
       Write(entries[i]->value, level + 1);

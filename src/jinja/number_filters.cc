@@ -141,7 +141,8 @@ Value FilterRound(Context& /*context*/, const Value& input, const Arguments& arg
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = ToFloat(input) * scale;
   if (!std::isfinite(scaled)) Fail("round of a float that is not finite");
-  return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  // Python's ceil and floor are ints, which have no -0.
+  return Value(((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale);
 }
 
 Value FilterAbs(Context& /*context*/, const Value& input, const Arguments& arguments) {

@@ -204,6 +204,12 @@ int CompareNumbers(const Value& a, const Value& b) {
   return wide(a) < wide(b) ? -1 : (wide(a) > wide(b) ? 1 : 0);
 }
 
+/// Fails for what cannot be asked for in a dict.
+void CheckKey(const Value& item) {
+  const bool hashable = !item.is(Value::Kind::kSequence) && !item.is(Value::Kind::kDict);
+  if (!hashable) Fail("'in' a dict needs a key, not {}", TypeName(item));
+}
+
 bool IsOrderedSequence(const Value& value) {
   return IsRepeatable(value) && !value.is(Value::Kind::kText);
 }
@@ -296,13 +302,15 @@ bool Contains(Budget& budget, const Value& container, const Value& item) {
       budget.Work(container.text().bytes.size());
       return Find(container.text().bytes, item.text().bytes, 0) != std::string_view::npos;
     }
-    case Value::Kind::kDict: {
+    case Value::Kind::kDict:
       budget.Step();
-      const bool hashable = !item.is(Value::Kind::kSequence) && !item.is(Value::Kind::kDict);
-      if (!hashable) Fail("'in' a dict needs a key, not {}", TypeName(item));
+      CheckKey(item);
       return container.dict().Find(item) != nullptr;
-    }
     default: {
+      if (container.is(Value::Kind::kSequence) &&
+          container.sequence().kind() == SequenceKind::kKeys) {
+        CheckKey(item);
+      }
       const Items items = Iterate(budget, container);
       for (const Value& candidate : items) {
         if (candidate.IsSameObject(item) || IsEqual(budget, candidate, item)) return true;

@@ -136,7 +136,8 @@ Value TextRightSplit(Context& context, const Value& self, const Arguments& argum
 
 Value TextSplitLines(Context& context, const Value& self, const Arguments& arguments) {
   const auto given = BindArguments("splitlines", arguments, {"keepends"});
-  if (given[0] != nullptr && IsTrue(*given[0])) Refuse("splitlines that keeps the ends");
+  const bool keep_ends = given[0] != nullptr && ToInteger(*given[0], "splitlines") != 0;
+  if (keep_ends) Refuse("splitlines that keeps the ends");
   return MakeParts(context, SplitLines(Self(context, self, "splitlines")));
 }
 

@@ -27,7 +27,8 @@ int64_t IntegerOf(const Value& value) {
 
 bool IsKey(const Value& value) {
   if (value.is(Value::Kind::kFloat)) return !std::isnan(value.floating());
-  return value.is(Value::Kind::kNone) || value.is(Value::Kind::kText) || IsNumber(value);
+  return value.is(Value::Kind::kNone) || value.is(Value::Kind::kText) || IsNumber(value) ||
+         value.is(Value::Kind::kUndefined);
 }
 
 bool LessNumber(const Value& a, const Value& b) {
@@ -93,11 +94,12 @@ Sequence::Sequence(SequenceKind kind, std::vector<Value> items)
 bool KeyOrder::operator()(const Value& a, const Value& b) const {
   const auto rank = [](const Value& value) {
     if (value.is(Value::Kind::kNone)) return 0;
-    return IsNumber(value) ? 1 : 2;
+    if (IsNumber(value)) return 1;
+    return value.is(Value::Kind::kText) ? 2 : 3;
   };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
-  if (rank(a) == 0) return false;
   if (rank(a) == 1) return LessNumber(a, b);
+  if (rank(a) != 2) return false;
   return a.text().bytes < b.text().bytes;
 }
 

@@ -138,7 +138,7 @@ class Sequence {
   mutable size_t position_ = 0;
 };
 
-/// Orders the values that may be a dict's keys: None, numbers (True is 1) and text.
+/// Orders the values that may be a dict's keys: None, numbers (True is 1), text and undefined.
 struct KeyOrder {
   bool operator()(const Value& a, const Value& b) const;
 };
@@ -152,7 +152,7 @@ class Dict {
   };
 
   /// Adds an entry, or replaces the value of an equal key, which keeps its place. Fails for a key
-  /// that is neither None, a number nor text, and when nested too deeply.
+  /// that KeyOrder does not order, and when nested too deeply.
   void Set(Value key, Value value);
 
   /// The value of `key`, or null; null too for what cannot be a key.

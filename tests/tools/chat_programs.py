@@ -1,6 +1,7 @@
 """Random small templates of the subset that docs/chat_templates.md describes, for comparing an
 interpreter with jinja2's."""
 
+import copy
 import random
 
 from transformers.utils import chat_template_utils
@@ -15,6 +16,9 @@ NUMBERS = ["0", "1", "2", "-1", "10", "2.5", "-0.5", "1e3"]
 
 
 class Generator:
+    """Makes expressions and statements. What it assigns to are not names of VARIABLES: jinja2 hides
+    a variable from inner scopes before its assignment, as docs/chat_templates.md says."""
+
     def __init__(self, seed):
         self.random = random.Random(seed)
 
@@ -105,7 +109,7 @@ class Generator:
         return kind(depth)
 
     def target(self):
-        return self.pick(["v", "w", "q"])
+        return self.pick(["v", "u", "q"])
 
     def block(self, depth, in_loop):
         parts = []
@@ -137,9 +141,9 @@ class Generator:
             lambda: tag(f"set ns = namespace(c={self.any(1)})") +
             tag(f"for i in {self.sequence(1)}") + tag("set ns.c = [ns.c, i] | string | length") +
             tag("endfor") + "{{ ns.c }}",
-            lambda: tag(f"macro m(a, b={self.any(1)})") + "{{ a }}{{ b }}" +
+            lambda: tag(f"macro mac(a, b={self.any(1)})") + "{{ a }}{{ b }}" +
             self.block(depth - 1, False) + tag("endmacro") +
-            "{{ m(%s) }}{{ m(%s, b=%s) }}" % (self.any(1), self.any(1), self.any(1)),
+            "{{ mac(%s) }}{{ mac(%s, b=%s) }}" % (self.any(1), self.any(1), self.any(1)),
             lambda: tag(self.pick(["break", "continue"])) if in_loop else "{# none #}",
             lambda: tag(f"filter {self.pick(['upper', 'trim', 'length', 'indent'])}") +
             self.block(depth - 1, False) + tag("endfilter"),
@@ -151,7 +155,9 @@ class Generator:
 def expectation(source):
     """[source, what jinja2 renders or None for an error]."""
     try:
-        return [source, chat_template_utils._compile_jinja_template(source).render(**VARIABLES)]
+        template = chat_template_utils._compile_jinja_template(source)
+        # Of its own: jinja2 itself lets some programs change a list.
+        return [source, template.render(**copy.deepcopy(VARIABLES))]
     except Exception:  # Whatever jinja2 and Python raise.
         return [source, None]
 
