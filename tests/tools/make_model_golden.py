@@ -2,8 +2,8 @@
 """Writes the golden files that judge a forward pass: what Hugging Face transformers computes for a GGUF model.
 
 The GGUF's weights are dequantised to fp32 and loaded into LlamaForCausalLM or Qwen2ForCausalLM (eager attention, fp32,
-greedy). The same prompts then run with bf16 weights and activations, as a yardstick: another engine's error is judged
-against the error of that computation. The schema is described in tests/data/golden/README.md.
+greedy). The same prompts then run with bf16 and with fp16 weights and activations, as yardsticks: another engine's error
+is judged against the error of that computation. The schema is described in tests/data/golden/README.md.
 
   python3 -m venv build/golden-venv
   build/golden-venv/bin/pip install torch transformers gguf tokenizers
@@ -12,6 +12,8 @@ against the error of that computation. The schema is described in tests/data/gol
   build/golden-venv/bin/python tests/tools/make_model_golden.py \\
       --model models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf --set qwen2.5-coder \\
       --out tests/data/golden/qwen2.5-coder-1.5b.jsonl
+
+The sets "gate-…" are for `decant gate reference`: few prompts, up to 4,096 tokens long.
 
 SmolLM2 takes a few minutes on two cores and 2 GB of memory; Qwen2.5-Coder-1.5B takes about ten minutes and 12 GB.
 """
@@ -47,7 +49,23 @@ class PromptSpec:
     text: str
 
 
+GATE_PROMPTS = [
+    PromptSpec(16, "plain", "english"),
+    PromptSpec(64, "chat", "science"),
+    PromptSpec(100, "plain", "code"),
+    PromptSpec(256, "plain", "science"),
+    PromptSpec(257, "chat", "code"),
+    PromptSpec(1024, "plain", "licence"),
+    PromptSpec(2048, "chat", "languages+code+english+science"),
+    PromptSpec(4096, "plain", "code+licence+science+english+languages"),
+]
+
+# The reference in lower precisions: how far rounding alone moves its logits.
+YARDSTICKS = {"bf16": "bfloat16", "fp16": "float16"}
+
 PROMPT_SETS = {
+    "gate-smollm2": GATE_PROMPTS,
+    "gate-qwen2.5-coder": GATE_PROMPTS,
     "smollm2": [
         PromptSpec(1, "plain", "english"),
         PromptSpec(1, "random", "random"),
@@ -360,9 +378,9 @@ def yardstick(reference, other, greedy):
     }
 
 
-def pooled(lines, key):
+def pooled(lines, name, key):
     """One error over all prompts save those where bf16 leaves the road: one such would hide all others."""
-    errors = [line["bf16"][key] for line in lines if not line["ill_conditioned"]]
+    errors = [line[name][key] for line in lines if not line["ill_conditioned"]]
     total = sum(e["count"] for e in errors)
     mean = sum(e["rms"] ** 2 * e["count"] for e in errors) / total
     return {"max": max(e["max"] for e in errors), "rms": round(mean**0.5, 6), "count": total}
@@ -391,15 +409,18 @@ def make(args):
         references.append(logits)
         print(f"fp32 {name}: {time.monotonic() - start:.1f} s  {tokenizer.decode(greedy)!r}", file=sys.stderr, flush=True)
 
-    model = model.to(torch.bfloat16)
-    # transformers computes RoPE's angles in fp32 whatever the weights are; the module's move to bf16 must not change them.
-    model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
-    for line, reference in zip(lines, references):
-        start = time.monotonic()
-        logits = forced_logits(model, line["prompt"], line["greedy"])
-        line["bf16"] = yardstick(reference, logits, line["greedy"])
+    for key, dtype in YARDSTICKS.items():
+        model = None  # before the next is loaded: memory holds one
+        model = load_model(source).to(getattr(torch, dtype))
+        # transformers computes RoPE's angles in fp32 whatever the weights are; the module's move must not change them.
+        model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+        for line, reference in zip(lines, references):
+            start = time.monotonic()
+            logits = forced_logits(model, line["prompt"], line["greedy"])
+            line[key] = yardstick(reference, logits, line["greedy"])
+            print(f"{key} {line['name']}: {time.monotonic() - start:.1f} s  {line[key]['all']}", file=sys.stderr, flush=True)
+    for line in lines:
         line["ill_conditioned"] = line["bf16"]["all"]["rms"] > ILL_CONDITIONED_RMS
-        print(f"bf16 {line['name']}: {time.monotonic() - start:.1f} s  {line['bf16']['all']}", file=sys.stderr, flush=True)
 
     header = {
         "golden": 1,
@@ -415,9 +436,10 @@ def make(args):
         "transformers": transformers.__version__,
         "torch": torch.__version__,
         "reference": "fp32 weights and activations, eager attention",
-        "bf16": {key: pooled(lines, key) for key in ("last", "steps", "all", "log_sum_exp")},
-        "bf16_flips": sum(len(line["bf16"]["flips"]) for line in lines),
     }
+    for name in YARDSTICKS:
+        header[name] = {key: pooled(lines, name, key) for key in ("last", "steps", "all", "log_sum_exp")}
+        header[f"{name}_flips"] = sum(len(line[name]["flips"]) for line in lines)
     with open(args.out, "w", encoding="utf-8") as out:
         for line in [header] + lines:
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")

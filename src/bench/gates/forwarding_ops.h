@@ -1,0 +1,104 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ops/ops.h"
+
+namespace decant {
+
+/// Passes every operation on to another implementation: what watches or disturbs a backend
+/// overrides the few operations that it is about.
+class ForwardingOps : public Ops {
+ public:
+  explicit ForwardingOps(std::unique_ptr<Ops> inner) : inner_(std::move(inner)) {}
+
+  std::string Describe() const override { return inner_->Describe(); }
+
+  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
+                                        const RowSource& v) override {
+    return inner_->PackQkv(q, k, v);
+  }
+  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override {
+    return inner_->PackGateUp(gate, up);
+  }
+  std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override {
+    return inner_->PackProjection(weight);
+  }
+  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override {
+    return inner_->PackHead(weight);
+  }
+  std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override {
+    return inner_->PackEmbedding(weight);
+  }
+  std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override {
+    return inner_->PackVector(values);
+  }
+  Status FinishLoading() override { return inner_->FinishLoading(); }
+
+  Status AllocateCache(int32_t pages, int32_t page_size) override {
+    return inner_->AllocateCache(pages, page_size);
+  }
+  void PoisonPage(int32_t page) override { inner_->PoisonPage(page); }
+  DType cache_type() const override { return inner_->cache_type(); }
+  void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
+                 std::span<const float> values) override {
+    inner_->WritePage(layer, page, keys, values);
+  }
+  void ReadPage(int32_t layer, int32_t page, std::span<float> keys,
+                std::span<float> values) const override {
+    inner_->ReadPage(layer, page, keys, values);
+  }
+
+  void Upload(std::span<const float> values, TensorView view) override {
+    inner_->Upload(values, view);
+  }
+  void Download(TensorView view, std::span<float> values) const override {
+    inner_->Download(view, values);
+  }
+
+  DecodeKernel decode_kernel() const override { return inner_->decode_kernel(); }
+  Status UseDecodeKernel(DecodeKernel kernel) override { return inner_->UseDecodeKernel(kernel); }
+
+  TensorView residual() override { return inner_->residual(); }
+  TensorView queries() override { return inner_->queries(); }
+  TensorView attended() override { return inner_->attended(); }
+  TensorView mlp_hidden() override { return inner_->mlp_hidden(); }
+
+  void BeginStep(const StepBatch& batch) override { inner_->BeginStep(batch); }
+  void Embed(const EmbeddingWeight& embedding, TensorView residual) override {
+    inner_->Embed(embedding, residual);
+  }
+  void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
+                         TensorView queries) override {
+    inner_->NormQkvRopeAppend(layer, weights, residual, queries);
+  }
+  void Attention(int32_t layer, TensorView queries, TensorView attended) override {
+    inner_->Attention(layer, queries, attended);
+  }
+  void ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) override {
+    inner_->ProjectAdd(weight, input, residual);
+  }
+  void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override {
+    inner_->NormGateUpSilu(weights, residual, out);
+  }
+  TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head, TensorView residual,
+                      std::span<const int32_t> tokens) override {
+    return inner_->NormHead(final_norm, head, residual, tokens);
+  }
+  StepCost Cost() const override { return inner_->Cost(); }
+  double MeasureRate() override { return inner_->MeasureRate(); }
+  double MeasureBandwidth() override { return inner_->MeasureBandwidth(); }
+  void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override {
+    inner_->ParallelFor(items, body);
+  }
+
+ protected:
+  Ops& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<Ops> inner_;
+};
+
+}  // namespace decant
