@@ -63,7 +63,7 @@ class ModelFilesTest : public ::testing::Test {
 
   /// A folder of its own with the files of a stored model.
   fs::path CopyOf(const std::string& model) const {
-    const fs::path folder = root_ / model;
+    fs::path folder = root_ / model;
     fs::remove_all(folder);
     fs::copy(fs::path(kFamilyData) / model, folder);
     return folder;
@@ -75,7 +75,7 @@ class ModelFilesTest : public ::testing::Test {
     WriteFile(path, document.dump());
   }
 
-  /// Rewrites the header of a safetensors file around the same data, padded as it was.
+  /// Rewrites the header of a safetensors file around the same data.
   static void EditHeader(const fs::path& path, const std::function<void(json&)>& edit) {
     const std::string bytes = ReadFile(path);
     uint64_t length = 0;
@@ -83,11 +83,9 @@ class ModelFilesTest : public ::testing::Test {
     json header = json::parse(bytes.substr(sizeof(length), length));
     edit(header);
     const std::string text = header.dump();
-    length = text.size();
-    std::string out(reinterpret_cast<const char*>(&length), sizeof(length));
-    uint64_t old_length = 0;
-    std::memcpy(&old_length, bytes.data(), sizeof(old_length));
-    WriteFile(path, out + text + bytes.substr(sizeof(length) + old_length));
+    const uint64_t new_length = text.size();
+    const std::string out(reinterpret_cast<const char*>(&new_length), sizeof(new_length));
+    WriteFile(path, out + text + bytes.substr(sizeof(length) + length));
   }
 
   /// Why the model is refused, in the time and memory that any refusal may take.

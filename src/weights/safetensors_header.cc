@@ -398,6 +398,7 @@ Expected<std::vector<TensorInfo>> ParseSafetensors(std::span<const std::byte> fi
   std::vector<TensorInfo> tensors = reader.TakeTensors();
 
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) names.push_back(tensor.name);
   std::ranges::sort(names);
   DECANT_RETURN_IF_ERROR(CheckDistinct(names));
@@ -442,6 +443,7 @@ Expected<std::vector<std::pair<std::string, std::string>>> ParseSafetensorsIndex
   auto entries = reader.TakeEntries();
   std::ranges::sort(entries);
   std::vector<std::string_view> names;
+  names.reserve(entries.size());
   for (const auto& [name, shard] : entries) names.push_back(name);
   DECANT_RETURN_IF_ERROR(CheckDistinct(names).WithContext("weight_map"));
   return entries;
