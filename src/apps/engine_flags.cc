@@ -1,23 +1,44 @@
 #include "apps/engine_flags.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
 #include "base/progress.h"
 #include "engine/preset.h"
+#include "model/random_model.h"
 
 namespace decant {
 
-void AddModelFlag(CLI::App& app, std::string& model) {
-  app.add_option("--model", model,
-                 "The model: a GGUF file (scripts/fetch-model gets one), a Hugging Face folder, or "
-                 "a hub name that lies in the local cache")
-      ->required()
+namespace {
+
+CLI::Option* AddModelOption(CLI::App& app, std::string& model) {
+  return app
+      .add_option(
+          "--model", model,
+          "The model: a GGUF file (scripts/fetch-model gets one), a Hugging Face folder, or "
+          "a hub name that lies in the local cache")
       ->type_name("MODEL");
 }
 
+}  // namespace
+
+void AddModelFlag(CLI::App& app, std::string& model) { AddModelOption(app, model)->required(); }
+
 void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
-  AddModelFlag(app, flags.model);
+  CLI::Option* const model = AddModelOption(app, flags.model);
+  CLI::Option* const random =
+      app.add_option("--random-weights", flags.random_weights,
+                     "No model: random weights of this seed in a --shape, for speed alone")
+          ->type_name("SEED")
+          ->excludes(model);
+  app.add_option("--shape", flags.shape,
+                 fmt::format("Shape of random weights: {}", fmt::join(ShapeNames(), ", ")))
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->needs(random);
   app.add_option("--device", flags.device,
                  "Where it computes: cpu, cuda, cuda:N, or auto (the first GPU, if there is one)")
       ->capture_default_str()
@@ -73,6 +94,12 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   DECANT_ASSIGN_OR_RETURN(options.device, FindDevice(flags.device));
   DECANT_ASSIGN_OR_RETURN(options.compute_type, FindComputeType(flags.dtype));
   DECANT_ASSIGN_OR_RETURN(const Preset preset, FindPreset(flags.preset, options.device));
+  if (flags.random_weights) {
+    options.random_weights = {.shape = flags.shape, .seed = *flags.random_weights};
+  } else if (flags.model.empty()) {
+    return InvalidArgument(
+        "--model is missing (or --random-weights, to measure speed without one)");
+  }
   options.model = flags.model;
   options.threads = flags.threads;
   options.decode_kernel = preset.decode_kernel;
@@ -102,8 +129,13 @@ Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& opt
   progress.reset();
   constexpr double kGB = 1e9;
   const double gigabytes = static_cast<double>(served->file_bytes()) / kGB;
-  LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s); {}", served->config().name, gigabytes,
-          served->load_seconds(), gigabytes / served->load_seconds(), served->ops().Describe());
+  if (gigabytes > 0) {
+    LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", served->config().name, gigabytes,
+            served->load_seconds(), gigabytes / served->load_seconds());
+  } else {
+    LogInfo("{}: made in {:.2f} s", served->config().name, served->load_seconds());
+  }
+  LogInfo("{}", served->ops().Describe());
   LogInfo("KV cache: {} pages of {} slots, {} tokens, {:.2f} GB; workspace {:.2f} GB",
           served->num_pages(), served->page_size(),
           int64_t{served->num_pages()} * served->page_size(),

@@ -17,6 +17,8 @@ namespace decant {
 /// The flags that say which model is served and how; every command that runs an engine has them.
 struct EngineFlags {
   std::string model{};
+  std::optional<uint64_t> random_weights{};
+  std::string shape = "qwen2.5-1.5b";
   int32_t threads = 0;
   std::string device = "auto";
   std::string dtype = "auto";
@@ -41,10 +43,11 @@ enum class EngineFlagSet {
 /// Adds --model, which names a GGUF file and must be given.
 void AddModelFlag(CLI::App& app, std::string& model);
 
-/// Adds --model and the engine's flags; the values in `flags` are the defaults.
+/// Adds --model or --random-weights and the engine's flags; the values in `flags` are the defaults.
 void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set);
 
-/// What LoadEngine takes. Errors: an engine or decode kernel that does not exist.
+/// What LoadEngine takes. Errors: no model, or a device, type, engine or decode kernel that does
+/// not exist.
 Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags);
 
 /// LoadEngine with a live progress line, and a log message that says how long it took.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/model_text.h"
+#include "model/random_model.h"
 #include "runtime/host_sampling.h"
 
 namespace decant {
@@ -78,10 +79,16 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   DECANT_RETURN_IF_ERROR(CheckOptions(options));
   const auto start = std::chrono::steady_clock::now();
   auto model = std::make_unique<ServedModel>();
-  DECANT_ASSIGN_OR_RETURN(model->files_, OpenModelFiles(options.model));
-  model->files_.tensors->Prefetch();
   const ModelConfig& config = model->files_.config;
-  DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(model->files_));
+  if (options.random_weights) {
+    DECANT_ASSIGN_OR_RETURN(model->files_.config, FindShape(options.random_weights->shape));
+    model->files_.location.name = config.name;
+  } else {
+    DECANT_ASSIGN_OR_RETURN(model->files_, OpenModelFiles(options.model));
+    model->files_.tensors->Prefetch();
+  }
+  DECANT_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                          options.random_weights ? ByteTokenizer() : LoadTokenizer(model->files_));
   // An embedding is often padded to a round number of rows.
   if (tokenizer.vocab_size() > config.shape.vocab) {
     return DataLoss("{}: the tokenizer has {} tokens, the embedding {} rows", options.model,
@@ -110,8 +117,10 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                    .max_model_len = model->max_model_len_},
                   options.wrap_ops));
   Ops& ops = model->backend_->ops();
-  DECANT_ASSIGN_OR_RETURN(model->weights_,
-                          LoadDecoderWeights(model->files_.tensors, config, ops, progress));
+  DECANT_ASSIGN_OR_RETURN(
+      model->weights_, options.random_weights
+                           ? MakeRandomWeights(config, options.random_weights->seed, ops, progress)
+                           : LoadDecoderWeights(model->files_.tensors, config, ops, progress));
   model->page_size_ = options.page_size;
   DECANT_ASSIGN_OR_RETURN(model->num_pages_,
                           CountPages(options, config, model->max_model_len_, *model->backend_));

@@ -19,7 +19,13 @@ namespace decant {
 
 /// How to serve a model. Sizes are checked by LoadEngine; errors name the command-line flag.
 struct EngineOptions {
-  std::string model;  ///< What OpenModelFiles takes.
+  std::string model;  ///< What OpenModelFiles takes; not used with random_weights.
+  /// Random weights in a named shape (FindShape), with a tokenizer of bytes: for speed alone.
+  struct RandomWeights {
+    std::string shape;
+    uint64_t seed = 0;
+  };
+  std::optional<RandomWeights> random_weights{};
   Device device{};
   ComputeType compute_type = ComputeType::kAuto;
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
@@ -64,7 +70,7 @@ class ServedModel {
   int32_t max_model_len() const { return max_model_len_; }
   double load_seconds() const { return load_seconds_; }
   /// Of all tensors, as the files have them.
-  int64_t file_bytes() const { return files_.tensors->data_bytes(); }
+  int64_t file_bytes() const { return files_.tensors ? files_.tensors->data_bytes() : 0; }
 
  private:
   friend Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions&,

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "text/byte_symbols.h"
 #include "text/gguf_vocabulary.h"
 #include "text/tokenizer_json.h"
+#include "text/utf8.h"
 #include "weights/json_metadata.h"
 #include "weights/mapped_file.h"
 
@@ -146,6 +148,16 @@ Expected<Tokenizer> LoadTokenizer(const std::string& model) {
   }
   DECANT_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(location.path));
   return TokenizerOfGguf(file);
+}
+
+Expected<Tokenizer> ByteTokenizer() {
+  GgufVocabulary vocabulary;
+  vocabulary.model = "gpt2";
+  for (int byte = 0; byte < 256; ++byte) {
+    AppendUtf8(SymbolOfByte(static_cast<uint8_t>(byte)), vocabulary.tokens.emplace_back());
+  }
+  DECANT_ASSIGN_OR_RETURN(TokenizerData data, MakeGgufTokenizerData(std::move(vocabulary)));
+  return Tokenizer::Create(std::move(data));
 }
 
 Expected<ChatPrompter> LoadChatPrompter(const ModelFiles& files,

@@ -19,6 +19,9 @@ Expected<Tokenizer> LoadTokenizer(const ModelFiles& files);
 /// that holds one and nothing else.
 Expected<Tokenizer> LoadTokenizer(const std::string& model);
 
+/// A tokenizer of the 256 bytes, for models that have none.
+Expected<Tokenizer> ByteTokenizer();
+
 /// What makes prompts of conversations. `template_override`, if not empty, is used in place of the
 /// model's own template. Errors: the model has none; what ChatPrompter::Create refuses.
 Expected<ChatPrompter> LoadChatPrompter(const ModelFiles& files,

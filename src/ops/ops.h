@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random.h"
 #include "base/status.h"
 #include "ops/step_batch.h"
 #include "tensor/tensor_view.h"
@@ -33,6 +34,18 @@ struct DecoderShape {
   int32_t group() const { return heads / kv_heads; }
 };
 
+/// A matrix of uniform random numbers in [-limit, limit): element i, counted row by row, depends on
+/// `seed` and i only.
+struct RandomRows {
+  uint64_t seed = 0;
+  float limit = 0;
+
+  constexpr float Value(uint64_t i) const {
+    const float unit = static_cast<float>(CounterRng(seed).Bits(i) >> 40) * 0x1p-24F;
+    return (2 * unit - 1) * limit;
+  }
+};
+
 /// Rows of a weight matrix [rows, cols] on demand. The functions may be called from many threads.
 struct RowSource {
   int64_t rows = 0;
@@ -47,6 +60,9 @@ struct RowSource {
   std::function<void(int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
                      uint16_t* offsets)>
       read_codes{};
+
+  /// Where the rows are random numbers, how a device can make them itself; `read` gives the same.
+  std::optional<RandomRows> random{};
 };
 
 /// A weight matrix in a backend's own packing.

@@ -12,6 +12,7 @@ namespace decant {
 struct OpsSpec {
   DecoderShape shape{};
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
+  int32_t max_rows = 0;     ///< Rows of one step at most.
   int32_t max_samples = 0;  ///< Tokens whose logits are wanted at a time, at most.
 };
 

@@ -480,8 +480,8 @@ double CudaOps::MeasureRate() {
     DECANT_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
     DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(kBytes, "measuring"));
     DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(kBytes, "measuring"));
-    LaunchRandomFill(type_, 1, 1, kSide * kSide, memory.data(), stream_.get());
-    LaunchRandomFill(type_, 2, 1, kSide * kSide, input.data(), stream_.get());
+    LaunchRandomFill(type_, {.seed = 1, .limit = 1}, kSide * kSide, memory.data(), stream_.get());
+    LaunchRandomFill(type_, {.seed = 2, .limit = 1}, kSide * kSide, input.data(), stream_.get());
     const CudaWeight weight(std::move(memory), kSide, kSide);
     DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());

@@ -160,20 +160,10 @@ __global__ void ConvertKernel(const float* values, int64_t count, T* out) {
   *reinterpret_cast<uint4*>(out + i) = Pack8<T>(v);
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-__device__ uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 template <typename T>
-__global__ void RandomFillKernel(uint64_t seed, float limit, int64_t count, T* out) {
+__global__ void RandomFillKernel(RandomRows random, int64_t count, T* out) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const uint64_t bits = Mix(Mix(seed) + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15ULL);
-  const float unit = static_cast<float>(bits >> 40) * 0x1p-24F;
-  out[i] = Element<T>::From((2 * unit - 1) * limit);
+  if (i < count) out[i] = Element<T>::From(random.Value(static_cast<uint64_t>(i)));
 }
 
 __global__ void ReadAllKernel(const uint4* data, int64_t count, int32_t* sink) {
@@ -270,12 +260,12 @@ void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
   });
 }
 
-void LaunchRandomFill(CudaType type, uint64_t seed, float limit, int64_t count, void* out,
+void LaunchRandomFill(CudaType type, const RandomRows& random, int64_t count, void* out,
                       cudaStream_t stream) {
   WithType(type, [&](auto t) {
     using T = decltype(t);
     RandomFillKernel<T>
-        <<<Blocks(count), kThreads, 0, stream>>>(seed, limit, count, static_cast<T*>(out));
+        <<<Blocks(count), kThreads, 0, stream>>>(random, count, static_cast<T*>(out));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ops/cuda/step_arrays.h"
+#include "ops/ops.h"
 
 namespace decant {
 
@@ -47,9 +48,8 @@ void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t i
 void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
                    cudaStream_t stream);
 
-/// Uniform numbers in [-limit, limit) from a counter-based generator: element i depends on `seed`
-/// and i only.
-void LaunchRandomFill(CudaType type, uint64_t seed, float limit, int64_t count, void* out,
+/// out[i] = random.Value(i) in `type`.
+void LaunchRandomFill(CudaType type, const RandomRows& random, int64_t count, void* out,
                       cudaStream_t stream);
 
 /// Reads `bytes` (a multiple of 16) once, for measuring how fast that goes. Writes `sink` only if

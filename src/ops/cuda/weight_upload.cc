@@ -36,6 +36,12 @@ Expected<std::unique_ptr<CudaWeight>> WeightUpload::Upload(
   const int64_t rows_at_once =
       std::max<int64_t>(1, static_cast<int64_t>(kStageBytes / sizeof(float)) / cols);
   for (const RowSource* source : sources) {
+    if (source->random) {
+      LaunchRandomFill(type_, *source->random, source->rows * cols, target, stream.get());
+      DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "making weights"));
+      target += source->rows * cols;
+      continue;
+    }
     for (int64_t first = 0; first < source->rows; first += rows_at_once) {
       const int64_t count = std::min(rows_at_once, source->rows - first);
       turn_ = 1 - turn_;
