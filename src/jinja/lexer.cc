@@ -251,8 +251,9 @@ class Lexer {
     }
     int base = 10;
     size_t digits_at = at_;
-    size_t end = at_;
-    const auto prefix = static_cast<char>(std::tolower(CharacterAt(at_ + 1)));
+    size_t end = 0;
+    const auto prefix =
+        static_cast<char>(std::tolower(static_cast<unsigned char>(CharacterAt(at_ + 1))));
     if (source_[at_] == '0' && (prefix == 'b' || prefix == 'o' || prefix == 'x')) {
       base = prefix == 'b' ? 2 : (prefix == 'o' ? 8 : 16);
       digits_at = at_ + 2;

@@ -53,24 +53,23 @@ class Value {
     kLoop,
   };
 
+  // Implicit, so that a table of values reads like one.
+  // NOLINTBEGIN(google-explicit-constructor)
   Value() : data_(Undefined{}) {}
-  Value(None none) : data_(none) {}  // NOLINT(google-explicit-constructor)
-  Value(Undefined undefined)
-      : data_(std::move(undefined)) {}                  // NOLINT(google-explicit-constructor)
-  Value(bool value) : data_(value) {}                   // NOLINT(google-explicit-constructor)
-  Value(int64_t value) : data_(value) {}                // NOLINT(google-explicit-constructor)
-  Value(double value) : data_(value) {}                 // NOLINT(google-explicit-constructor)
-  Value(std::string text, Markup markup = Markup::kNo)  // NOLINT(google-explicit-constructor)
+  Value(None none) : data_(none) {}
+  Value(Undefined undefined) : data_(std::move(undefined)) {}
+  Value(bool value) : data_(value) {}
+  Value(int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
+  Value(std::string text, Markup markup = Markup::kNo)
       : data_(std::make_shared<const Text>(Text{std::move(text), markup})) {}
-  Value(const char* text) : Value(std::string(text)) {}  // NOLINT(google-explicit-constructor)
-  Value(std::shared_ptr<const Sequence> sequence)        // NOLINT(google-explicit-constructor)
-      : data_(std::move(sequence)) {}
-  Value(std::shared_ptr<const Dict> dict)
-      : data_(std::move(dict)) {}  // NOLINT(google-explicit-constructor)
-  Value(std::shared_ptr<Loop> loop)
-      : data_(std::move(loop)) {}                       // NOLINT(google-explicit-constructor)
-  Value(Namespace* space) : data_(space) {}             // NOLINT(google-explicit-constructor)
-  Value(const Callable* callable) : data_(callable) {}  // NOLINT(google-explicit-constructor)
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(std::shared_ptr<const Sequence> sequence) : data_(std::move(sequence)) {}
+  Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
+  Value(std::shared_ptr<Loop> loop) : data_(std::move(loop)) {}
+  Value(Namespace* space) : data_(space) {}
+  Value(const Callable* callable) : data_(callable) {}
+  // NOLINTEND(google-explicit-constructor)
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is(Kind kind) const { return this->kind() == kind; }
