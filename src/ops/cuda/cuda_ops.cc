@@ -83,7 +83,9 @@ Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
   DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
-  DECANT_RETURN_IF_ERROR(CudaStatus(PreparePromptAttention(), "preparing the prompt kernel"));
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(PreparePromptAttention(type_, attention_shape(), device_.ordinal, &prompt_groups_),
+                 "preparing the prompt kernel"));
 
   const auto allocate = [](DeviceBuffer& buffer, int64_t rows, int64_t cols, size_t element) {
     Expected<DeviceBuffer> memory =
@@ -401,8 +403,8 @@ void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tens
 void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) {
   const CachePages pages = cache_.Layer(layer);
   Enqueue("prompt attention", [&] {
-    LaunchPromptAttention(type_, attention_shape(), step_, pages, queries.data, attended.data,
-                          stream_.get());
+    LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
+                          attended.data, stream_.get());
   });
   if (step_.decode_rows == 0) return;
   if (flash_) {

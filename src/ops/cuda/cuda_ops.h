@@ -142,6 +142,7 @@ class CudaOps : public Ops {
   std::optional<StepUpload> step_upload_;
   CudaCache cache_;
 
+  int32_t prompt_groups_ = 1;
   DeviceBuffer rotations_;  ///< [max_model_len, head_dim / 2, 2] fp32
   DeviceBuffer residual_;
   DeviceBuffer normed_;

@@ -7,10 +7,11 @@
 namespace decant {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * 32;
-constexpr int kKeys = 64;  ///< Keys of a tile.
+constexpr int kGroupThreads = 128;  ///< Four warps, 16 rows of the tile each.
+constexpr int kKeys = 64;           ///< Keys of a tile.
 constexpr int kStages = 2;
+/// Groups of warps that share a tile of rows, where shared memory has room for them.
+constexpr int kPromptGroups = 3;
 
 struct PromptArgs {
   const void* queries;
@@ -28,17 +29,18 @@ __device__ uint32_t TileOffset(int row, int piece) {
   return static_cast<uint32_t>(row * kHeadDim * 2 + ((piece ^ (row & 7)) * 16));
 }
 
-/// Begins the copy of keys (or values) [first, first + 64) of one KV head to shared memory; zeros
-/// from position `context` on, which must not be read.
+/// Begins the copy of keys (or values) [first, first + 64) of one KV head to shared memory by the
+/// threads of a group; zeros from position `context` on, which must not be read.
 template <typename T, int kHeadDim>
 __device__ void CopyTile(const T* base, const CachePages& cache, const int32_t* table,
                          int32_t first, int32_t context, uint32_t shared) {
   constexpr int kPieces = kHeadDim / 8;
-  constexpr int kRowsAtOnce = kThreads / kPieces;
-  const int piece = threadIdx.x % kPieces;
+  constexpr int kRowsAtOnce = kGroupThreads / kPieces;
+  const int thread = threadIdx.x % kGroupThreads;
+  const int piece = thread % kPieces;
 #pragma unroll
   for (int i = 0; i < kKeys / kRowsAtOnce; ++i) {
-    const int row = i * kRowsAtOnce + threadIdx.x / kPieces;
+    const int row = i * kRowsAtOnce + thread / kPieces;
     const int32_t position = first + row;
     const bool valid = position < context;
     const T* source = base;
@@ -50,15 +52,81 @@ __device__ void CopyTile(const T* base, const CachePages& cache, const int32_t* 
   }
 }
 
-template <typename T, int kHeadDim>
-__global__ void __launch_bounds__(kThreads)
+/// 0 for the maximum of nothing, so that differences from it are no NaN.
+__device__ float Finite(float max) { return max == -INFINITY ? 0 : max; }
+
+/// Waits for the threads of one group.
+__device__ void GroupBarrier(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroupThreads) : "memory");
+}
+
+/// What a thread knows of its two rows (r = 0, 1; row r + 8 of the tile's 16): the running maximum,
+/// its share of the sum, and out[i][2 r + j], dim i * 8 + lane % 4 * 2 + j.
+template <int kHeadDim>
+struct RowSums {
+  float max[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0, 0};
+  float out[kHeadDim / 8][4] = {};
+};
+
+/// Adds the sums of all groups to those of group 0, in order. All of the block's threads call it,
+/// once they are done with shared memory; threads at the same place in their groups hold the same
+/// part.
+template <int kHeadDim, int kGroups>
+__device__ void MergeGroups(float* shared, float scale_log2, RowSums<kHeadDim>& sums) {
+  constexpr int kValues = kHeadDim / 2 + 4;  ///< of one thread
+  const int group = threadIdx.x / kGroupThreads;
+  float* mine = shared + threadIdx.x % kGroupThreads;
+  WaitCopies<0>();
+  __syncthreads();
+  if (group > 0) {
+    float* place = mine + (group - 1) * kValues * kGroupThreads;
+#pragma unroll
+    for (int i = 0; i < kHeadDim / 2; ++i) place[i * kGroupThreads] = sums.out[i / 4][i % 4];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      place[(kHeadDim / 2 + r) * kGroupThreads] = sums.max[r];
+      place[(kHeadDim / 2 + 2 + r) * kGroupThreads] = sums.sum[r];
+    }
+  }
+  __syncthreads();
+  if (group > 0) return;
+  for (int other = 1; other < kGroups; ++other) {
+    const float* place = mine + (other - 1) * kValues * kGroupThreads;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float other_max = place[(kHeadDim / 2 + r) * kGroupThreads];
+      const float largest = fmaxf(sums.max[r], other_max);
+      const float factor = exp2f((sums.max[r] - Finite(largest)) * scale_log2);
+      const float other_factor = exp2f((other_max - Finite(largest)) * scale_log2);
+      sums.max[r] = largest;
+      sums.sum[r] =
+          sums.sum[r] * factor + place[(kHeadDim / 2 + 2 + r) * kGroupThreads] * other_factor;
+#pragma unroll
+      for (int i = 0; i < kHeadDim / 8; ++i) {
+#pragma unroll
+        for (int j = 2 * r; j < 2 * r + 2; ++j) {
+          sums.out[i][j] =
+              sums.out[i][j] * factor + place[(i * 4 + j) * kGroupThreads] * other_factor;
+        }
+      }
+    }
+  }
+}
+
+/// One block: a tile of 64 query rows of one KV head. Its groups of four warps share the rows and
+/// deal the key tiles out among them, tile t to group t % kGroups; what they sum is merged in order
+/// of groups, so that a row's bits depend on its own position alone.
+template <typename T, int kHeadDim, int kGroups>
+__global__ void __launch_bounds__(kGroups* kGroupThreads)
     PromptAttentionKernel(PromptArgs args, StepArrays step) {
   constexpr int kDimSteps = kHeadDim / 16;  ///< products of 16 dims
   constexpr int kKeyTiles = kKeys / 8;
   constexpr uint32_t kTileBytes = kKeys * kHeadDim * 2;
   extern __shared__ __align__(128) std::byte shared_memory[];
+  const int group = threadIdx.x / kGroupThreads;
   const uint32_t shared_q = SharedAddress(shared_memory);
-  const uint32_t shared_k = shared_q + kTileBytes;
+  const uint32_t shared_k = shared_q + (1 + group * 2 * kStages) * kTileBytes;
   const uint32_t shared_v = shared_k + kStages * kTileBytes;
 
   // Late tiles see the most keys, so they go first.
@@ -85,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
 
   {
     constexpr int kPieces = kHeadDim / 8;
-    for (int i = threadIdx.x; i < kPromptTileRows * kPieces; i += kThreads) {
+    for (int i = threadIdx.x; i < kPromptTileRows * kPieces; i += kGroups * kGroupThreads) {
       const int32_t packed_row = first_row + i / kPieces;
       const bool valid = packed_row < all_rows;
       const T* source = static_cast<const T*>(args.queries);
@@ -93,12 +161,13 @@ __global__ void __launch_bounds__(kThreads)
       CopyAsync16(shared_q + TileOffset<kHeadDim>(i / kPieces, i % kPieces), source, valid);
     }
   }
-  CopyTile<T, kHeadDim>(k_base, args.cache, table, 0, context, shared_k);
   CommitCopies();
-  CopyTile<T, kHeadDim>(v_base, args.cache, table, 0, context, shared_v);
+  CopyTile<T, kHeadDim>(k_base, args.cache, table, group * kKeys, context, shared_k);
+  CommitCopies();
+  CopyTile<T, kHeadDim>(v_base, args.cache, table, group * kKeys, context, shared_v);
   CommitCopies();
 
-  const int warp = threadIdx.x / 32;
+  const int warp = threadIdx.x % kGroupThreads / 32;
   const int lane = threadIdx.x % 32;
   const int low_row = warp * 16 + lane / 4;  // this lane's rows of the tile: low_row, low_row + 8
   // The positions that this lane's two rows are at: they see keys up to there.
@@ -108,42 +177,29 @@ __global__ void __launch_bounds__(kThreads)
     last_key[r] = first_position + min(first_row + low_row + 8 * r, all_rows - 1) / args.group;
   }
 
+  WaitCopies<2>();  // q has come; the first K and V may still be on their way
+  __syncthreads();
   uint32_t q[kDimSteps][4];
-  float out[kHeadDim / 8][4];
 #pragma unroll
-  for (int i = 0; i < kHeadDim / 8; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) out[i][j] = 0;
+  for (int d = 0; d < kDimSteps; ++d) {
+    LoadMatrices(q[d], shared_q + TileOffset<kHeadDim>(warp * 16 + lane % 16, 2 * d + lane / 16));
   }
-  float max[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {0, 0};
 
-  for (int32_t t = 0; t < tiles; ++t) {
-    const uint32_t stage = t % kStages * kTileBytes;
-    // K of this tile (the group before the last) has come; V may still be on its way.
+  RowSums<kHeadDim> sums;
+  for (int32_t t = group; t < tiles; t += kGroups) {
+    const uint32_t stage = t / kGroups % kStages * kTileBytes;
+    // K of this tile (the copies before the last) has come; V may still be on its way.
     WaitCopies<1>();
-    __syncthreads();
-    if (t == 0) {
-#pragma unroll
-      for (int d = 0; d < kDimSteps; ++d) {
-        LoadMatrices(q[d],
-                     shared_q + TileOffset<kHeadDim>(warp * 16 + lane % 16, 2 * d + lane / 16));
-      }
-    }
+    GroupBarrier(group);
     // The stage that the next K goes to was read by all before this iteration's barrier.
-    const uint32_t next_stage = (t + 1) % kStages * kTileBytes;
-    if (t + 1 < tiles) {
-      CopyTile<T, kHeadDim>(k_base, args.cache, table, (t + 1) * kKeys, context,
+    const uint32_t next_stage = (t / kGroups + 1) % kStages * kTileBytes;
+    if (t + kGroups < tiles) {
+      CopyTile<T, kHeadDim>(k_base, args.cache, table, (t + kGroups) * kKeys, context,
                             shared_k + next_stage);
     }
     CommitCopies();
 
-    float scores[kKeyTiles][4];
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) scores[n][j] = 0;
-    }
+    float scores[kKeyTiles][4] = {};
 #pragma unroll
     for (int d = 0; d < kDimSteps; ++d) {
 #pragma unroll
@@ -156,8 +212,8 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
 
-    const int32_t first_key = t * kKeys + lane % 4 * 2;
-    if (t + 1 == tiles || (t + 1) * kKeys > first_position) {
+    if ((t + 1) * kKeys > first_position) {
+      const int32_t first_key = t * kKeys + lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -169,37 +225,36 @@ __global__ void __launch_bounds__(kThreads)
 
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float largest = max[r];
+      float largest = sums.max[r];
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
         largest = fmaxf(largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
       }
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
-      // Tile 0 holds position 0, which every row sees, so `largest` is finite from there on.
-      const float factor = exp2f((max[r] - largest) * args.scale_log2);
-      max[r] = largest;
-      sum[r] *= factor;
+      const float scaled = Finite(largest) * args.scale_log2;
+      const float factor = exp2f(fmaf(sums.max[r], args.scale_log2, -scaled));
+      sums.max[r] = largest;
+      sums.sum[r] *= factor;
 #pragma unroll
       for (int i = 0; i < kHeadDim / 8; ++i) {
-        out[i][2 * r] *= factor;
-        out[i][2 * r + 1] *= factor;
+        sums.out[i][2 * r] *= factor;
+        sums.out[i][2 * r + 1] *= factor;
       }
-      const float scaled = largest * args.scale_log2;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
         for (int j = 2 * r; j < 2 * r + 2; ++j) {
           scores[n][j] = exp2f(fmaf(scores[n][j], args.scale_log2, -scaled));
-          sum[r] += scores[n][j];
+          sums.sum[r] += scores[n][j];
         }
       }
     }
 
     WaitCopies<1>();  // V of this tile has come; the next K may be on its way
-    __syncthreads();
-    if (t + 1 < tiles) {
-      CopyTile<T, kHeadDim>(v_base, args.cache, table, (t + 1) * kKeys, context,
+    GroupBarrier(group);
+    if (t + kGroups < tiles) {
+      CopyTile<T, kHeadDim>(v_base, args.cache, table, (t + kGroups) * kKeys, context,
                             shared_v + next_stage);
     }
     CommitCopies();
@@ -217,60 +272,77 @@ __global__ void __launch_bounds__(kThreads)
         uint32_t v[4];  // keys step16 * 16 to + 15, dims d * 16 to + 15
         const int key = step16 * 16 + lane % 16;
         LoadMatricesTransposed(v, shared_v + stage + TileOffset<kHeadDim>(key, 2 * d + lane / 16));
-        MultiplyAdd<T>(out[2 * d], p, v[0], v[1]);
-        MultiplyAdd<T>(out[2 * d + 1], p, v[2], v[3]);
+        MultiplyAdd<T>(sums.out[2 * d], p, v[0], v[1]);
+        MultiplyAdd<T>(sums.out[2 * d + 1], p, v[2], v[3]);
       }
     }
   }
 
+  if constexpr (kGroups > 1) {
+    MergeGroups<kHeadDim, kGroups>(reinterpret_cast<float*>(shared_memory), args.scale_log2, sums);
+    if (group > 0) return;
+  }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    sum[r] += __shfl_xor_sync(0xffffffffU, sum[r], 1);
-    sum[r] += __shfl_xor_sync(0xffffffffU, sum[r], 2);
+    float total = sums.sum[r];
+    total += __shfl_xor_sync(0xffffffffU, total, 1);
+    total += __shfl_xor_sync(0xffffffffU, total, 2);
     const int32_t packed_row = first_row + low_row + 8 * r;
     if (packed_row >= all_rows) continue;
-    const float inverse = 1.0F / sum[r];
+    const float inverse = 1.0F / total;
     T* target = static_cast<T*>(args.attended) + at(packed_row) + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kHeadDim / 8; ++i) {
       *reinterpret_cast<typename Element<T>::Pair*>(target + i * 8) =
-          Element<T>::FromFloat2(out[i][2 * r] * inverse, out[i][2 * r + 1] * inverse);
+          Element<T>::FromFloat2(sums.out[i][2 * r] * inverse, sums.out[i][2 * r + 1] * inverse);
     }
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, int kGroups>
 constexpr int SharedBytes() {
-  return (1 + 2 * kStages) * kKeys * kHeadDim * 2;
+  return (1 + kGroups * 2 * kStages) * kKeys * kHeadDim * 2;
 }
 
-template <typename T, int kHeadDim>
-cudaError_t Prepare() {
-  return cudaFuncSetAttribute(PromptAttentionKernel<T, kHeadDim>,
-                              cudaFuncAttributeMaxDynamicSharedMemorySize, SharedBytes<kHeadDim>());
-}
-
-template <typename T, int kHeadDim>
-void LaunchFor(const AttentionShape& shape, const PromptArgs& args, const StepArrays& step,
-               cudaStream_t stream) {
-  const dim3 grid(step.prompt_tiles, shape.kv_heads);
-  PromptAttentionKernel<T, kHeadDim>
-      <<<grid, kThreads, SharedBytes<kHeadDim>(), stream>>>(args, step);
+/// Calls body with the kernel for a type, head_dim and number of groups, its shared memory and its
+/// threads.
+template <typename Body>
+auto WithKernel(CudaType type, int32_t head_dim, int32_t groups, Body&& body) {
+  const auto choose = [&]<typename T, int kHeadDim>() {
+    if (groups == 1) {
+      return body(PromptAttentionKernel<T, kHeadDim, 1>, SharedBytes<kHeadDim, 1>(), kGroupThreads);
+    }
+    return body(PromptAttentionKernel<T, kHeadDim, kPromptGroups>,
+                SharedBytes<kHeadDim, kPromptGroups>(), kPromptGroups * kGroupThreads);
+  };
+  if (type == CudaType::kF16) {
+    return head_dim == 64 ? choose.template operator()<__half, 64>()
+                          : choose.template operator()<__half, 128>();
+  }
+  return head_dim == 64 ? choose.template operator()<__nv_bfloat16, 64>()
+                        : choose.template operator()<__nv_bfloat16, 128>();
 }
 
 }  // namespace
 
-cudaError_t PreparePromptAttention() {
-  for (const cudaError_t error : {Prepare<__half, 64>(), Prepare<__half, 128>(),
-                                  Prepare<__nv_bfloat16, 64>(), Prepare<__nv_bfloat16, 128>()}) {
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+cudaError_t PreparePromptAttention(CudaType type, const AttentionShape& shape, int device,
+                                   int32_t* groups) {
+  int most_bytes = 0;
+  const cudaError_t error =
+      cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  const bool fits =
+      WithKernel(type, shape.head_dim, kPromptGroups,
+                 [&](auto /*kernel*/, int bytes, int /*threads*/) { return bytes <= most_bytes; });
+  *groups = fits ? kPromptGroups : 1;
+  return WithKernel(type, shape.head_dim, *groups, [](auto kernel, int bytes, int /*threads*/) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  });
 }
 
-void LaunchPromptAttention(CudaType type, const AttentionShape& shape, const StepArrays& step,
-                           const CachePages& cache, const void* queries, void* attended,
-                           cudaStream_t stream) {
+void LaunchPromptAttention(CudaType type, const AttentionShape& shape, int32_t groups,
+                           const StepArrays& step, const CachePages& cache, const void* queries,
+                           void* attended, cudaStream_t stream) {
   if (step.prompt_tiles == 0) return;
   const PromptArgs args{
       .queries = queries,
@@ -279,13 +351,10 @@ void LaunchPromptAttention(CudaType type, const AttentionShape& shape, const Ste
       .scale_log2 = 1.4426950408889634F / std::sqrt(static_cast<float>(shape.head_dim)),
       .heads = shape.heads,
       .group = shape.group()};
-  if (type == CudaType::kF16) {
-    shape.head_dim == 64 ? LaunchFor<__half, 64>(shape, args, step, stream)
-                         : LaunchFor<__half, 128>(shape, args, step, stream);
-  } else {
-    shape.head_dim == 64 ? LaunchFor<__nv_bfloat16, 64>(shape, args, step, stream)
-                         : LaunchFor<__nv_bfloat16, 128>(shape, args, step, stream);
-  }
+  const dim3 grid(step.prompt_tiles, shape.kv_heads);
+  WithKernel(type, shape.head_dim, groups, [&](auto kernel, int bytes, int threads) {
+    kernel<<<grid, threads, bytes, stream>>>(args, step);
+  });
 }
 
 }  // namespace decant

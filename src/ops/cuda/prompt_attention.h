@@ -15,18 +15,21 @@ inline int32_t PromptTiles(int32_t query_len, int32_t group) {
   return (query_len * group + kPromptTileRows - 1) / kPromptTileRows;
 }
 
-/// Lets the device run the kernel with the shared memory it needs; once a device.
-cudaError_t PreparePromptAttention();
+/// Lets the device run the kernel with the shared memory it needs, and says how many groups of
+/// warps share a tile there: fewer where shared memory is small. Once, before the first launch.
+cudaError_t PreparePromptAttention(CudaType type, const AttentionShape& shape, int device,
+                                   int32_t* groups);
 
 /// The prompt kernel: causal attention of the step's prompt chunks, each query against all earlier
 /// positions of its request and its own.
 ///
-/// Keys are taken in tiles of 64 at absolute positions, in order, by one block, so that a query's
-/// sums depend neither on how its prompt is cut into chunks nor on the rest of the batch.
+/// Keys are taken in tiles of 64 at absolute positions, dealt out by tile number among the `groups`
+/// of one block, whose sums are merged in order, so that a query's bits depend neither on how its
+/// prompt is cut into chunks nor on the rest of the batch.
 /// queries, attended: [tokens, heads * head_dim]. Any page size that is a multiple of 16; head_dim
 /// 64 or 128; any number of query heads a KV head. Nothing past a row's context is read.
-void LaunchPromptAttention(CudaType type, const AttentionShape& shape, const StepArrays& step,
-                           const CachePages& cache, const void* queries, void* attended,
-                           cudaStream_t stream);
+void LaunchPromptAttention(CudaType type, const AttentionShape& shape, int32_t groups,
+                           const StepArrays& step, const CachePages& cache, const void* queries,
+                           void* attended, cudaStream_t stream);
 
 }  // namespace decant
