@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "base/clock.h"
 
@@ -62,6 +64,24 @@ std::string OsName() {
   return "unknown";
 }
 
+/// The value after "Model:" in the text of a GPU's /proc/driver/nvidia/gpus/*/information.
+std::string GpuModel(std::string_view text) {
+  while (!text.empty()) {
+    std::string_view value = TakeUntil(text, '\n');
+    if (Trim(TakeUntil(value, ':')) == "Model") return std::string(Trim(value));
+  }
+  return "unknown";
+}
+
+std::vector<std::string> GpuModels() {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    models.push_back(GpuModel(ReadAll((entry.path() / "information").c_str())));
+  }
+  return models;
+}
+
 int32_t UsableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -84,6 +104,16 @@ void ParseCpuInfo(std::string_view cpuinfo, MachineInfo& machine) {
   }
 }
 
+std::string ParseDriverVersion(std::string_view text) {
+  std::string_view line = TakeUntil(text, '\n');
+  while (!line.empty()) {
+    const std::string_view word = TakeUntil(line, ' ');
+    const bool digits_and_points = word.find_first_not_of("0123456789.") == std::string_view::npos;
+    if (digits_and_points && word.find('.') != std::string_view::npos) return std::string(word);
+  }
+  return {};
+}
+
 MachineInfo DescribeMachine() {
   MachineInfo machine;
   ParseCpuInfo(ReadAll("/proc/cpuinfo"), machine);
@@ -92,6 +122,8 @@ MachineInfo DescribeMachine() {
   machine.os = OsName();
   utsname names{};
   machine.kernel = uname(&names) == 0 ? names.release : "unknown";
+  machine.gpus = GpuModels();
+  machine.gpu_driver = ParseDriverVersion(ReadAll("/proc/driver/nvidia/version"));
   return machine;
 }
 
@@ -108,13 +140,17 @@ JsonObject HeaderFields(const RunHeader& header) {
   for (const std::string& feature : header.machine.cpu_features) features.Add(feature);
   JsonArray command;
   for (const std::string& argument : header.command) command.Add(argument);
+  JsonArray gpus;
+  for (const std::string& gpu : header.machine.gpus) gpus.Add(gpu);
   JsonObject machine;
   machine.Add("cpu", header.machine.cpu_model)
       .Add("cpu_features", features)
       .Add("logical_cores", header.machine.logical_cores)
       .Add("memory_bytes", header.machine.memory_bytes)
       .Add("os", header.machine.os)
-      .Add("kernel", header.machine.kernel);
+      .Add("kernel", header.machine.kernel)
+      .Add("gpus", gpus)
+      .Add("gpu_driver", header.machine.gpu_driver);
   JsonObject fields;
   fields.Add("machine", machine)
       .Add("commit", header.commit)

@@ -16,8 +16,10 @@ struct MachineInfo {
   std::vector<std::string> cpu_features;  ///< The vector and matrix extensions that matter here.
   int32_t logical_cores = 0;              ///< That this process may use.
   int64_t memory_bytes = 0;
-  std::string os;      ///< "Debian GNU/Linux 12 (bookworm)".
-  std::string kernel;  ///< "6.1.0-13-amd64".
+  std::string os;                 ///< "Debian GNU/Linux 12 (bookworm)".
+  std::string kernel;             ///< "6.1.0-13-amd64".
+  std::vector<std::string> gpus;  ///< NVIDIA GPUs by model: "NVIDIA H200"; maybe none.
+  std::string gpu_driver;         ///< "580.159.04"; empty without one.
 };
 
 /// Stands at the head of every file of results, so that its figures can be judged and repeated.
@@ -34,6 +36,9 @@ MachineInfo DescribeMachine();
 
 /// Fills MachineInfo::cpu_model and cpu_features from the text of /proc/cpuinfo.
 void ParseCpuInfo(std::string_view cpuinfo, MachineInfo& machine);
+
+/// The version in the text of /proc/driver/nvidia/version; empty if there is none.
+std::string ParseDriverVersion(std::string_view text);
 
 /// The commit this program was built from, "-dirty" added if files had changed since.
 std::string_view BuildCommit();

@@ -21,6 +21,15 @@ TEST(RunHeaderTest, ReadsCpuInfo) {
   EXPECT_TRUE(machine.cpu_features.empty());
 }
 
+TEST(RunHeaderTest, ReadsTheDriversVersion) {
+  EXPECT_EQ(
+      ParseDriverVersion("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  "
+                         "580.159.04  Release Build  (builder)  Mon Oct 1\nGCC version: 12.2.0"),
+      "580.159.04");
+  EXPECT_EQ(ParseDriverVersion("NVRM version: none\nGCC version: 12.2.0"), "");
+  EXPECT_EQ(ParseDriverVersion(""), "");
+}
+
 TEST(RunHeaderTest, DescribesThisMachine) {
   const MachineInfo machine = DescribeMachine();
   EXPECT_GE(machine.logical_cores, 1);
