@@ -27,6 +27,10 @@ Expected<AddedTokens> AddedTokens::Create(std::vector<Token> tokens) {
     if (token.text.empty()) {
       return InvalidArgument("added token {} is empty once normalised", token.rule.id);
     }
+    if (token.text.size() > kMaxTextBytes) {
+      return InvalidArgument("added token {} has {} bytes; at most {} are allowed", token.rule.id,
+                             token.text.size(), kMaxTextBytes);
+    }
     if (last != nullptr && last->text == token.text) {
       return InvalidArgument("added tokens {} and {} are both {}", last->rule.id, token.rule.id,
                              QuoteToken(token.text));

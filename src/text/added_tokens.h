@@ -52,7 +52,9 @@ class AddedTokens {
  public:
   AddedTokens() = default;
 
-  /// kInvalidArgument names a text that is empty or that two tokens share.
+  static constexpr size_t kMaxTextBytes = 512;  ///< Of one token: what a search may look at.
+
+  /// kInvalidArgument names a text that is empty, too long or that two tokens share.
   static Expected<AddedTokens> Create(std::vector<Token> tokens);
 
   /// Goes through a text's sections in order; none is empty.

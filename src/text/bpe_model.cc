@@ -97,15 +97,6 @@ Expected<BpeModel> BpeModel::Create(const Vocabulary& vocabulary, const std::vec
   model.IndexTokens(vocabulary, in_model);
   model.IndexFallback(vocabulary, in_model);
   model.FindCut(vocabulary, merges);
-  std::vector<int32_t> symbols;
-  model.made_.resize(static_cast<size_t>(vocabulary.size()));
-  for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (!in_model[static_cast<size_t>(id)]) continue;
-    const std::string text = TextOf(vocabulary.Spelling(id), rules.byte_level);
-    model.Symbols(text, symbols);
-    model.merger_.Merge(symbols);
-    model.made_[static_cast<size_t>(id)] = symbols.size() == 1 && symbols[0] == id;
-  }
   return model;
 }
 
@@ -197,8 +188,8 @@ void BpeModel::EncodeWord(std::string_view word, Scratch& scratch,
     }
   }
   const size_t before = out.size();
-  const std::optional<int32_t> id = whole_.Find(word, hash);
-  if (id && (rules_.ignore_merges || IsMade(*id))) {
+  const std::optional<int32_t> id = rules_.ignore_merges ? whole_.Find(word, hash) : std::nullopt;
+  if (id) {
     out.push_back(*id);
   } else {
     Symbols(word, scratch.symbols);

@@ -51,14 +51,12 @@ class BpeModel {
   void EncodeWord(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
   void Symbols(std::string_view word, std::vector<int32_t>& symbols) const;
   int32_t SymbolOf(char32_t code_point) const;
-  bool IsMade(int32_t id) const { return made_[static_cast<size_t>(id)]; }
 
   ModelRules rules_;
   BpeMerger merger_;
   uint64_t number_ = 0;      ///< Of this model in the process: what its cached pieces go by.
   std::vector<char> bytes_;  ///< Of all tokens that text can become, for whole_.
   StringIndex whole_;        ///< Those tokens by what they hold of a piece.
-  std::vector<bool> made_;   ///< [size] Whether merging a token's text gives the token.
   std::array<int32_t, 256> low_symbols_{};  ///< Of bytes, or of code points below 256; or -1.
   std::unordered_map<char32_t, int32_t> symbols_;  ///< Of other code points.
   std::array<int32_t, 256> fallback_{};            ///< The token of each byte, or -1.

@@ -120,12 +120,18 @@ Expected<Decoder> Decoder::Create(std::span<const DecoderStep> steps) {
   }
   Decoder decoder;
   bool fused = false;
+  size_t growth = 1;
   for (const DecoderStep& rule : steps) {
     const std::string where = fmt::format("decoder step {}", decoder.steps_.size());
     if (const Status status = CheckStep(rule, fused); !status.ok()) {
       return status.WithContext(where);
     }
     fused = fused || Fuses(rule.kind);
+    if (rule.kind == DecoderStep::Kind::kReplace) growth *= GrowthOf(rule.pattern, rule.content);
+    if (growth > kMaxGrowth) {
+      return InvalidArgument("{}: a token may grow {} times; at most {} are allowed", where, growth,
+                             kMaxGrowth);
+    }
     Step step{.rule = rule, .regex = std::nullopt};
     if (rule.kind == DecoderStep::Kind::kReplace &&
         rule.pattern.kind == TextPattern::Kind::kRegex) {

@@ -19,10 +19,11 @@ class Decoder {
  public:
   static constexpr size_t kMaxSteps = 16;
   static constexpr uint32_t kMaxStrip = 1024;
+  static constexpr size_t kMaxGrowth = 1024;  ///< Of a token, by all replacements together.
 
-  /// kInvalidArgument for too many steps, a bad pattern, content that is not one character where
-  /// that is asked for; kUnimplemented for steps that need whole tokens after one that fuses them
-  /// (ByteLevel, ByteFallback or a regular expression after Fuse or ByteLevel).
+  /// kInvalidArgument for too many steps, too much growth, a bad pattern, content that is not one
+  /// character where that is asked for; kUnimplemented for steps that need whole tokens after one
+  /// that fuses them (ByteLevel, ByteFallback or a regular expression after Fuse or ByteLevel).
   static Expected<Decoder> Create(std::span<const DecoderStep> steps);
 
   /// The bytes that a token stands for inside a text, maybe a part of a code point: without what

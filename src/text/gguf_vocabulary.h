@@ -12,18 +12,18 @@ namespace decant {
 
 /// The vocabulary of a GGUF file: its keys tokenizer.ggml.*, whose names stand beside.
 struct GgufVocabulary {
-  std::string model;                     ///< "model": gpt2 or llama.
-  std::optional<std::string> pre;        ///< "pre"; of gpt2. Absent: "default".
-  std::vector<std::string> tokens;       ///< "tokens"
-  std::vector<int32_t> types;            ///< "token_type"; empty: all are normal.
-  std::vector<std::string> merges;       ///< "merges"; of gpt2.
-  std::vector<float> scores;             ///< "scores"; of llama.
-  std::optional<int32_t> bos;            ///< "bos_token_id"
-  std::optional<int32_t> eos;            ///< "eos_token_id"
-  std::optional<int32_t> unknown;        ///< "unknown_token_id"; of llama.
-  std::optional<bool> add_bos;           ///< "add_bos_token". Absent: of llama yes, of gpt2 no.
-  std::optional<bool> add_eos;           ///< "add_eos_token". Absent: no.
-  std::optional<bool> add_space_prefix;  ///< "add_space_prefix"; of llama. Absent: yes.
+  std::string model{};                     ///< "model": gpt2 or llama.
+  std::optional<std::string> pre{};        ///< "pre"; of gpt2. Absent: "default".
+  std::vector<std::string> tokens{};       ///< "tokens"
+  std::vector<int32_t> types{};            ///< "token_type"; empty: all are normal.
+  std::vector<std::string> merges{};       ///< "merges"; of gpt2.
+  std::vector<float> scores{};             ///< "scores"; of llama.
+  std::optional<int32_t> bos{};            ///< "bos_token_id"
+  std::optional<int32_t> eos{};            ///< "eos_token_id"
+  std::optional<int32_t> unknown{};        ///< "unknown_token_id"; of llama.
+  std::optional<bool> add_bos{};           ///< "add_bos_token". Absent: of llama yes, of gpt2 no.
+  std::optional<bool> add_eos{};           ///< "add_eos_token". Absent: no.
+  std::optional<bool> add_space_prefix{};  ///< "add_space_prefix"; of llama. Absent: yes.
 };
 
 /// The data of a vocabulary. "gpt2" is byte-level BPE with one of gguf_pre_tokenizer.h's pipelines.

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "text/detokenizer.h"
 #include "text/gguf_vocabulary.h"
 #include "text/test_vocabulary.h"
@@ -104,6 +106,83 @@ TEST(ByScoreTest, EncodesAndDecodesAsSentencePiece) {
       ASSERT_EQ(Stream(*tokenizer, ids, ControlTokens::kShow), line[1]) << line.dump();
     }
   }
+}
+
+/// The file of a family, whole.
+std::string FamilyFile(const std::string& name) {
+  const std::vector<Json> entries = ReadLines("families");
+  for (const Json& entry : entries) {
+    if (entry.value("name", "") != name) continue;
+    Json file = entry["tokenizer"];
+    file["model"] = entries.back()["models"][entry["model"].get<size_t>()];
+    return file.dump();
+  }
+  return {};
+}
+
+/// Processor seconds of this thread, which a busy machine does not stretch.
+double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kMostSeconds = 20;
+#else
+constexpr double kMostSeconds = 1;
+#endif
+
+TEST(HostileTest, TakesASecondAtMostForAMegabyteOfHostileText) {
+  std::string marks;  // Two combining classes in turn: the worst order to sort.
+  for (int i = 0; i < 64; ++i) marks += "\u0301\u0323";
+  for (const std::string name :
+       {"llama2", "llama2 across words", "mistral first False", "llama3", "deepseek llm"}) {
+    Expected<TokenizerData> data = ReadTokenizerJson(FamilyFile(name), name);
+    ASSERT_TRUE(data.ok()) << data.status().ToString();
+    const Tokenizer tokenizer = Tokenizer::Create(std::move(data).value()).value();
+    for (const std::string& unit : {std::string("a"), std::string(" "), std::string("a "),
+                                    std::string("1"), std::string("\n"), std::string("  1"),
+                                    std::string("\u2581"), std::string("<s>"), "e" + marks}) {
+      std::string text;
+      while (text.size() < 1'000'000) text += unit;
+      const double begin = ThreadSeconds();
+      tokenizer.Encode(text, SpecialTokens::kParse);
+      EXPECT_LT(ThreadSeconds() - begin, kMostSeconds) << name << ": " << unit;
+    }
+  }
+}
+
+TEST(HostileTest, LivesThroughDamagedFiles) {
+  const CounterRng rng(31);
+  uint64_t counter = 0;
+  const auto below = [&](uint64_t bound) { return rng.Below(counter++, bound); };
+  const std::string inside = "019aAbepxN+*?.|<> ";
+  const std::string parts = R"("0{}[],:\-1e9truenull.*+?()|\\pLN<>x▁ )";
+  int loaded = 0;
+  for (const std::string name : {"llama2", "gemma", "llama3", "deepseek llm"}) {
+    const std::string whole = FamilyFile(name);
+    // What stands before the vocabulary or after it holds the steps; the rest are tokens.
+    const size_t model = whole.find("\"model\"");
+    for (int round = 0; round < 400; ++round) {
+      std::string file = whole;
+      for (uint64_t edits = 1 + below(3); edits > 0; --edits) {
+        size_t at = below(file.size());
+        while (at > model && at < file.size() - 4000 && below(20) > 0) at = below(file.size());
+        file[at] = round % 2 == 0 ? parts[below(parts.size())] : inside[below(inside.size())];
+      }
+      Expected<TokenizerData> data = ReadTokenizerJson(file, name);
+      if (!data.ok()) continue;
+      const Expected<Tokenizer> tokenizer = Tokenizer::Create(std::move(data).value());
+      if (!tokenizer.ok()) continue;
+      ++loaded;
+      const Ids ids = tokenizer->Encode("Hello <s> 12 \u65e5\u672c\n", SpecialTokens::kParse,
+                                        AddedAround::kPrefixAndSuffix);
+      EXPECT_EQ(Stream(*tokenizer, ids, ControlTokens::kShow),
+                tokenizer->Decode(ids, ControlTokens::kShow));
+    }
+  }
+  EXPECT_GT(loaded, 10) << "too few to show anything";
 }
 
 /// tokenizer.json's way to say what the stored vocabulary of Qwen2.5 says.

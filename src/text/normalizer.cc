@@ -77,9 +77,17 @@ Expected<Normalizer> Normalizer::Create(std::span<const NormalizerStep> steps) {
                            kMaxSteps);
   }
   Normalizer normalizer;
+  size_t growth = 1;
   for (const NormalizerStep& rule : steps) {
     const std::string where = fmt::format("normalizer step {}", normalizer.steps_.size());
     if (const Status status = CheckStep(rule); !status.ok()) return status.WithContext(where);
+    if (rule.kind == NormalizerStep::Kind::kReplace) {
+      growth *= GrowthOf(rule.pattern, rule.content);
+    }
+    if (growth > kMaxGrowth) {
+      return InvalidArgument("{}: text may grow {} times; at most {} are allowed", where, growth,
+                             kMaxGrowth);
+    }
     Step step{.rule = rule, .regex = std::nullopt};
     if (rule.kind == NormalizerStep::Kind::kReplace &&
         rule.pattern.kind == TextPattern::Kind::kRegex) {

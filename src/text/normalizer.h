@@ -19,7 +19,9 @@ class Normalizer {
   static constexpr size_t kMaxSteps = 64;
   static constexpr size_t kMaxContentBytes = 256;  ///< What one match or one text may grow by.
 
-  /// kInvalidArgument for too many steps, too much content, a bad pattern.
+  static constexpr size_t kMaxGrowth = 1024;  ///< Of a text, by all replacements together.
+
+  /// kInvalidArgument for too many steps, too much content or growth, a bad pattern.
   static Expected<Normalizer> Create(std::span<const NormalizerStep> steps);
 
   /// `text`, which must be well-formed, or what the steps make of it, kept in `storage`.

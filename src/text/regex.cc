@@ -1,5 +1,6 @@
 #include "text/regex.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -9,6 +10,7 @@
 #include <pcre2.h>
 
 #include "base/check.h"
+#include "base/narrow.h"
 #include "text/code_points.h"
 #include "text/regex_syntax.h"
 #include "text/utf8.h"
@@ -145,6 +147,12 @@ Expected<std::string> Translate(const TextPattern& pattern) {
 }
 
 }  // namespace
+
+size_t GrowthOf(const TextPattern& pattern, std::string_view content) {
+  // A regular expression may match between all bytes, too.
+  if (pattern.kind == TextPattern::Kind::kRegex) return 1 + content.size();
+  return std::max<size_t>(1, CeilDiv(content.size(), std::max<size_t>(1, pattern.text.size())));
+}
 
 struct Regex::Program {
   Code code;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -8,6 +9,9 @@
 #include "text/tokenizer_data.h"
 
 namespace decant {
+
+/// How many times longer, at most, text becomes where `content` takes each match's place.
+size_t GrowthOf(const TextPattern& pattern, std::string_view content);
 
 /// A compiled TextPattern. Thread-safe: const and without state.
 /// Letters and the like are those of the PCRE2 library's Unicode version (14.0 in PCRE2 10.42).

@@ -137,7 +137,7 @@ Expected<Tokenizer> Tokenizer::Create(TokenizerData data) {
   Tokenizer tokenizer(std::move(vocabulary), std::move(normalizer), std::move(splitter),
                       std::move(model), std::move(decoder));
   DECANT_RETURN_IF_ERROR(tokenizer.AddTokens(pipeline.added));
-  tokenizer.StoreBytes();
+  DECANT_RETURN_IF_ERROR(tokenizer.StoreBytes());
   tokenizer.pre_tokenizer_ = data.pre_tokenizer;
   tokenizer.rules_ = pipeline.model;
   tokenizer.prefix_ = std::move(data.prefix);
@@ -169,14 +169,19 @@ Status Tokenizer::AddTokens(const std::vector<AddedTokenRule>& rules) {
   return {};
 }
 
-void Tokenizer::StoreBytes() {
+Status Tokenizer::StoreBytes() {
   offsets_.reserve(static_cast<size_t>(vocab_size()) + 1);
   offsets_.push_back(0);
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const std::string bytes = decoder_.TokenBytes(Decoded(id));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    if (bytes_.size() > Vocabulary::kMaxTotalBytes) {
+      return InvalidArgument("decoded, the tokens have more than {} bytes together",
+                             Vocabulary::kMaxTotalBytes);
+    }
     offsets_.push_back(static_cast<uint32_t>(bytes_.size()));
   }
+  return {};
 }
 
 void Tokenizer::EncodeSections(AddedTokens::Sections sections, std::string_view text,

@@ -98,7 +98,7 @@ class Tokenizer {
             BpeModel model, Decoder decoder);
 
   Status AddTokens(const std::vector<AddedTokenRule>& rules);
-  void StoreBytes();
+  Status StoreBytes();
   void EncodeSections(AddedTokens::Sections sections, std::string_view text, SpecialTokens policy,
                       ModelSink& sink) const;
   void EncodeSection(std::string_view text, SpecialTokens policy, bool at_start,

@@ -193,6 +193,16 @@ TEST(TokenizerJsonTest, RefusesBadPatternsAndTokensOfTheWrongKind) {
   file["pre_tokenizer"]["pattern"] = {{"Regex", "(a*)*b"}};
   ExpectRefused(file.dump(), StatusCode::kUnimplemented, "grows faster than the text");
   file = SmallFile();
+  file["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(200, 'a')}};
+  EXPECT_TRUE(StatusOf(file.dump()).ok());
+  file["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", {file["normalizer"], file["normalizer"]}}};
+  ExpectRefused(file.dump(), StatusCode::kInvalidArgument, "text may grow 40000 times");
+  file = SmallFile();
+  file["added_tokens"][0]["content"] = std::string(600, 'x');
+  ExpectRefused(file.dump(), StatusCode::kInvalidArgument, "added token 4 has 600 bytes");
+  file = SmallFile();
   file["added_tokens"][0]["content"] = "ab";
   ExpectRefused(file.dump(), StatusCode::kInvalidArgument,
                 "its result, 'ab', is token 2, which is not a normal token");
