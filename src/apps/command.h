@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 
@@ -26,5 +27,8 @@ Command AddRenderCommand(CLI::App& parent);
 Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
+
+/// "gate" and its subcommands, one for each gate.
+std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* const> command);
 
 }  // namespace decant

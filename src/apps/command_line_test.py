@@ -17,7 +17,9 @@ import unittest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
-COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"]]
+COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"],
+            *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
+                                          "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
 
 program = "decant"
@@ -94,6 +96,42 @@ class WithoutAModel(unittest.TestCase):
                     self.assertIn(word, said)
         self.assertIn("decode1_at0",
                       self.refused(2, "bench", "compare", "--model", "m", "--case", "decode9"))
+
+    def test_names_the_flag_of_a_gate(self):
+        cases = [
+            (["kernel", "--head-dims", "48"], ["--head-dims", "48", "32"]),
+            (["kernel", "--decode-kernel", "fast"], ["--decode-kernel", "fast"]),
+            (["kernel", "--threads", "-1"], ["--threads", "-1"]),
+            (["engine", "--model", "m", "--workload", "odd"], ["--workload", "odd", "uniform"]),
+            (["engine", "--model", "m", "--against", "warp"], ["--against", "warp"]),
+            (["poison", "--model", "m", "--requests", "0"], ["--requests", "0"]),
+            (["wide-pages", "--model", "m", "--page-size", "64"], ["--page-size"]),
+            (["reference", "--model", "m"], ["--golden"]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                said = self.refused(2, "gate", *flags)
+                for word in words:
+                    self.assertIn(word, said)
+        self.assertIn("no-such-file", self.refused(1, "gate", "reference", "--model", "m",
+                                                   "--golden", "no-such-file"))
+
+    def test_the_kernel_gate_adds_its_row(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "gates.jsonl"
+            for rows in (1, 2):
+                done = run("gate", "kernel", "--quick", "--groups", "3", "--head-dims", "64",
+                           "--out", path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("gate kernel: passed", done.stdout)
+                lines = [json.loads(line) for line in path.read_text().splitlines()]
+                self.assertEqual(len(lines), rows)
+            row = lines[-1]
+            self.assertEqual((row["gate"], row["passed"]), ("kernel", True))
+            self.assertEqual({part["kernel"] for part in row["compared"]["kernels"]},
+                             {"rows", "split", "prompt"})
+            self.assertGreater(row["largest_difference"], 0)
+            self.assertIn("--quick", row["header"]["command"])
 
     def test_a_file_that_is_no_model_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -200,6 +238,21 @@ class WithAModel(unittest.TestCase):
             self.assertEqual(objects[0]["header"]["seed"], 3)
             self.assertIn("--mixed-seed", objects[0]["header"]["command"])
             self.assertGreater(objects[3]["batch"]["memory_bytes_per_s"], 0)
+
+    def test_every_gate_passes(self):
+        golden = REPOSITORY / "tests" / "data" / "golden" / "smollm2-135m.jsonl"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "gates.jsonl"
+            done = run("gate", "all", "--model", MODEL, "--head-dims", "64", "--groups", "3",
+                       "--page-sizes", "64", "--lengths", "1,65", "--batches", "2", "--scale",
+                       "0.02", "--requests", "3", "--golden", golden, "--max-prompt-tokens", "3",
+                       "--out", path)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            self.assertEqual([row["gate"] for row in rows],
+                             ["kernel", "engine", "wide-pages", "poison", "same-pages",
+                              "reference"])
+            self.assertTrue(all(row["passed"] for row in rows))
 
     def test_compare_ends_with_one_line_of_json(self):
         done = run("bench", "compare", "--model", MODEL, "--case", "decode1_at0", "--repeat", "1",

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/command.h"
@@ -42,6 +43,9 @@ int Run(int argc, char** argv) {
                                    AddTokenizeCommand(app),
                                    AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
                                    AddBenchCompareCommand(bench)};
+  for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
+    commands.push_back(std::move(command));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -110,14 +110,19 @@ class KernelGate {
     const std::vector<Rows> decode = DecodeSteps(options_);
     const std::vector<Rows> prompts = PromptSteps(options_);
     int32_t pages = 1;
+    size_t most_rows = 1;
     for (const auto* steps : {&decode, &prompts}) {
-      for (const Rows& rows : *steps) pages = std::max(pages, PagesOf(rows, page_size) + 1);
+      for (const Rows& rows : *steps) {
+        pages = std::max(pages, PagesOf(rows, page_size) + 1);
+        most_rows = std::max(most_rows, rows.size());
+      }
     }
-    const int32_t most_rows = *std::ranges::max_element(options_.batches);
-    DECANT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Ops> ops,
-        make_ops_(
-            {.shape = shape, .max_tokens = std::max(kMaxTokens, most_rows), .max_samples = 1}));
+    const auto max_rows = static_cast<int32_t>(most_rows);
+    DECANT_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops,
+                            make_ops_({.shape = shape,
+                                       .max_tokens = std::max(kMaxTokens, max_rows),
+                                       .max_rows = max_rows,
+                                       .max_samples = 1}));
     backend_ = ops->Describe();
     storage_ = ops->cache_type();
     DECANT_ASSIGN_OR_RETURN(
@@ -132,7 +137,9 @@ class KernelGate {
       if (status.ok()) {
         usable.push_back(kernel);
       } else {
-        refused_.insert(fmt::format("pages of {}: {}", page_size, status.message()));
+        refused_.insert(status.code() == StatusCode::kUnimplemented
+                            ? status.message()
+                            : fmt::format("pages of {}: {}", page_size, status.message()));
       }
     }
     if (usable.empty()) return Status();
