@@ -9,7 +9,7 @@
 #include "jinja/callable.h"
 #include "jinja/failure.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

@@ -8,7 +8,7 @@
 #include "jinja/failure.h"
 #include "jinja/loop.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "jinja/json.h"
-#include "jinja/python_text.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

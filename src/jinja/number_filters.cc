@@ -7,9 +7,9 @@
 
 #include "jinja/failure.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
 #include "jinja/text_filters.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

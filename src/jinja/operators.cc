@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "jinja/failure.h"
-#include "jinja/python_text.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

@@ -3,9 +3,9 @@
 
 #include "jinja/failure.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
 #include "jinja/sequence_filters.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

@@ -7,8 +7,8 @@
 #include "jinja/attributes.h"
 #include "jinja/failure.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

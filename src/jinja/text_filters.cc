@@ -5,8 +5,8 @@
 #include "jinja/failure.h"
 #include "jinja/json.h"
 #include "jinja/operators.h"
-#include "jinja/python_text.h"
 #include "jinja/unicode.h"
+#include "jinja/value_text.h"
 
 namespace decant::jinja {
 

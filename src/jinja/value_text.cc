@@ -1,4 +1,4 @@
-#include "jinja/python_text.h"
+#include "jinja/value_text.h"
 
 #include <cmath>
 #include <cstring>
