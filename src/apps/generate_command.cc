@@ -152,7 +152,7 @@ Status Generate(const GenerateFlags& flags) {
     return InvalidArgument("--chat shows one answer as it comes; leave out --json and --samples");
   }
   EngineFlags engine = flags.engine;
-  engine.max_batch = std::max(engine.max_batch, flags.samples);
+  if (flags.samples > 1) engine.max_batch = std::max(engine.max_batch, flags.samples);
   DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(engine));
   Conversation conversation;
   std::string text;

@@ -16,10 +16,10 @@ struct MachineInfo {
   std::vector<std::string> cpu_features;  ///< The vector and matrix extensions that matter here.
   int32_t logical_cores = 0;              ///< That this process may use.
   int64_t memory_bytes = 0;
-  std::string os;                 ///< "Debian GNU/Linux 12 (bookworm)".
-  std::string kernel;             ///< "6.1.0-13-amd64".
-  std::vector<std::string> gpus;  ///< NVIDIA GPUs by model: "NVIDIA H200"; maybe none.
-  std::string gpu_driver;         ///< "580.159.04"; empty without one.
+  std::string os;                   ///< "Debian GNU/Linux 12 (bookworm)".
+  std::string kernel;               ///< "6.1.0-13-amd64".
+  std::vector<std::string> gpus{};  ///< NVIDIA GPUs by model: "NVIDIA H200"; maybe none.
+  std::string gpu_driver{};         ///< "580.159.04"; empty without one.
 };
 
 /// Stands at the head of every file of results, so that its figures can be judged and repeated.

@@ -45,14 +45,17 @@ TEST(RunHeaderTest, WritesEveryField) {
                                         .logical_cores = 2,
                                         .memory_bytes = 1024,
                                         .os = "os",
-                                        .kernel = "6.1"},
+                                        .kernel = "6.1",
+                                        .gpus = {"GPU A", "GPU B"},
+                                        .gpu_driver = "580.1"},
                             .commit = "abc",
                             .command = {"decant", "bench", "a \"b\""},
                             .seed = 7,
                             .utc_time = "2025-01-01T00:00:00Z"};
   EXPECT_EQ(ToJson(header).ToString(),
             R"({"header": {"machine": {"cpu": "cpu", "cpu_features": ["avx2"], )"
-            R"("logical_cores": 2, "memory_bytes": 1024, "os": "os", "kernel": "6.1"}, )"
+            R"("logical_cores": 2, "memory_bytes": 1024, "os": "os", "kernel": "6.1", )"
+            R"("gpus": ["GPU A", "GPU B"], "gpu_driver": "580.1"}, )"
             R"("commit": "abc", "command": ["decant", "bench", "a \"b\""], "seed": 7, )"
             R"("utc_time": "2025-01-01T00:00:00Z"}})");
 

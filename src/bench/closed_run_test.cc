@@ -26,6 +26,7 @@ class BenchEngine {
     config.num_pages = kPages;
     config.page_size = kPageSize;
     config.end_of_text = {0, 1, 2, 3};
+    config.free_observer = [this](std::span<const int32_t> pages) { forward_.Poison(pages); };
     engine_ = Engine::Create(std::move(config), std::make_unique<FakeStepRunner>(forward_, options),
                              nullptr)
                   .value();

@@ -107,12 +107,12 @@ TEST(GgufVocabularyTest, RefusesByName) {
     EXPECT_NE(status.message().find(message), std::string::npos) << status.ToString();
   };
   using enum StatusCode;
-  refused([](auto& v) { v.model = "t5"; }, kUnimplemented,
+  refused([](auto& v) { v.model = std::string("t5"); }, kUnimplemented,
           "'t5' is not supported; supported: gpt2");
   refused(
       [](auto& v) {
-        v.model = "gpt2";
-        v.pre = "bert";
+        v.model = std::string("gpt2");
+        v.pre = std::string("bert");
       },
       kUnimplemented, "'bert' is not supported");
   refused([](auto& v) { v.scores.pop_back(); }, kInvalidArgument, "10 tokens but 9 scores");
@@ -122,7 +122,7 @@ TEST(GgufVocabularyTest, RefusesByName) {
           "the score of token 3 is not a number");
   refused([](auto& v) { v.unknown = 10; }, kInvalidArgument, "the unknown token is 10");
   refused([](auto& v) { v.bos = -1; }, kInvalidArgument, "the bos token is -1");
-  refused([](auto& v) { v.tokens[4] = "a"; }, kInvalidArgument, "tokens 3 and 4 are both 'a'");
+  refused([](auto& v) { v.tokens[4] = std::string("a"); }, kInvalidArgument, "tokens 3 and 4 are both 'a'");
   refused(
       [](auto& v) {
         v.bos.reset();
