@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/cuda/argmax.h"
+#include "ops/cuda/launch.cuh"
 
 namespace decant {
 namespace {
@@ -40,6 +41,7 @@ __device__ Candidate WarpLargest(Candidate mine) {
 __global__ void __launch_bounds__(kThreads)
     ArgmaxKernel(const float* logits, int32_t vocab, SlotList list, int32_t* last_tokens,
                  int32_t* tokens_out) {
+  WaitForEarlierKernels();
   const float* row = logits + static_cast<int64_t>(blockIdx.x) * vocab;
   Candidate mine;
   if (vocab % 4 == 0) {
@@ -76,8 +78,8 @@ void LaunchArgmax(const float* logits, int32_t vocab, std::span<const int32_t> s
         slots.subspan(first, std::min<size_t>(SlotList::kMost, slots.size() - first));
     SlotList list;
     std::ranges::copy(part, list.slots);
-    ArgmaxKernel<<<static_cast<unsigned>(part.size()), kThreads, 0, stream>>>(
-        logits + first * vocab, vocab, list, last_tokens, tokens_out + first);
+    LaunchOverlapped(ArgmaxKernel, static_cast<unsigned>(part.size()), kThreads, 0, stream,
+                     logits + first * vocab, vocab, list, last_tokens, tokens_out + first);
   }
 }
 

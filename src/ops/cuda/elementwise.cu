@@ -2,6 +2,7 @@
 
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/elementwise.h"
+#include "ops/cuda/launch.cuh"
 
 namespace decant {
 namespace {
@@ -21,6 +22,7 @@ void WithType(CudaType type, Body&& body) {
 template <typename T>
 __global__ void EmbedKernel(const T* table, int32_t hidden, StepArrays step,
                             const int32_t* last_tokens, float* residual) {
+  WaitForEarlierKernels();
   const int32_t token = blockIdx.x;
   int32_t id = step.token_ids[token];
   if (id == kLastToken) id = last_tokens[step.row_slots[step.token_rows[token]]];
@@ -45,6 +47,7 @@ struct RowList {
 template <typename T>
 __global__ void RmsNormKernel(const float* residual, RowList sources, const float* weight,
                               float epsilon, int32_t hidden, T* out) {
+  WaitForEarlierKernels();
   const int32_t row = blockIdx.x;
   const int64_t source = sources.all ? row : sources.rows[row];
   const float* x = residual + source * hidden;
@@ -75,6 +78,7 @@ __global__ void RmsNormKernel(const float* residual, RowList sources, const floa
 /// pair are its own.
 template <typename T, int kHeadDim>
 __global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
+  WaitForEarlierKernels();
   constexpr int kPerLane = kHeadDim / 32;
   constexpr int kHalf = kHeadDim / 2;
   const int32_t token = blockIdx.x;
@@ -137,6 +141,7 @@ __global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
 
 template <typename T>
 __global__ void SiluMulKernel(const T* gate_up, int32_t intermediate, T* out) {
+  WaitForEarlierKernels();
   const int64_t token = blockIdx.y;
   const int32_t i = (blockIdx.x * kThreads + threadIdx.x) * 8;
   if (i >= intermediate) return;
@@ -195,8 +200,8 @@ void LaunchEmbed(CudaType type, const void* table, int32_t hidden, const StepArr
                  const int32_t* last_tokens, float* residual, cudaStream_t stream) {
   WithType(type, [&](auto t) {
     using T = decltype(t);
-    EmbedKernel<T><<<step.tokens, 192, 0, stream>>>(static_cast<const T*>(table), hidden, step,
-                                                    last_tokens, residual);
+    LaunchOverlapped(EmbedKernel<T>, step.tokens, 192, 0, stream, static_cast<const T*>(table),
+                     hidden, step, last_tokens, residual);
   });
 }
 
@@ -204,8 +209,8 @@ void LaunchRmsNorm(CudaType type, const float* residual, const float* weight, fl
                    int32_t rows, int32_t hidden, void* out, cudaStream_t stream) {
   WithType(type, [&](auto t) {
     using T = decltype(t);
-    RmsNormKernel<T><<<rows, kThreads, 0, stream>>>(residual, RowList(), weight, epsilon, hidden,
-                                                    static_cast<T*>(out));
+    LaunchOverlapped(RmsNormKernel<T>, rows, kThreads, 0, stream, residual, RowList(), weight,
+                     epsilon, hidden, static_cast<T*>(out));
   });
 }
 
@@ -220,8 +225,9 @@ void LaunchRmsNormOf(CudaType type, const float* residual, std::span<const int32
     std::ranges::copy(part, list.rows);
     WithType(type, [&](auto t) {
       using T = decltype(t);
-      RmsNormKernel<T><<<static_cast<unsigned>(part.size()), kThreads, 0, stream>>>(
-          residual, list, weight, epsilon, hidden, static_cast<T*>(out) + first * hidden);
+      LaunchOverlapped(RmsNormKernel<T>, static_cast<unsigned>(part.size()), kThreads, 0, stream,
+                       residual, list, weight, epsilon, hidden,
+                       static_cast<T*>(out) + first * hidden);
     });
   }
 }
@@ -234,9 +240,9 @@ void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays&
   WithType(type, [&](auto t) {
     using T = decltype(t);
     if (args.shape.head_dim == 64) {
-      FinishQkvKernel<T, 64><<<grid, kThreads, 0, stream>>>(args, step);
+      LaunchOverlapped(FinishQkvKernel<T, 64>, grid, kThreads, 0, stream, args, step);
     } else {
-      FinishQkvKernel<T, 128><<<grid, kThreads, 0, stream>>>(args, step);
+      LaunchOverlapped(FinishQkvKernel<T, 128>, grid, kThreads, 0, stream, args, step);
     }
   });
 }
@@ -246,8 +252,8 @@ void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t i
   const dim3 grid(Blocks(intermediate / 8), tokens);
   WithType(type, [&](auto t) {
     using T = decltype(t);
-    SiluMulKernel<T><<<grid, kThreads, 0, stream>>>(static_cast<const T*>(gate_up), intermediate,
-                                                    static_cast<T*>(out));
+    LaunchOverlapped(SiluMulKernel<T>, grid, kThreads, 0, stream, static_cast<const T*>(gate_up),
+                     intermediate, static_cast<T*>(out));
   });
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/cuda/element.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/prompt_attention.h"
 #include "ops/cuda/tensor_core.cuh"
 
@@ -120,6 +121,7 @@ __device__ void MergeGroups(float* shared, float scale_log2, RowSums<kHeadDim>& 
 template <typename T, int kHeadDim, int kGroups>
 __global__ void __launch_bounds__(kGroups* kGroupThreads)
     PromptAttentionKernel(PromptArgs args, StepArrays step) {
+  WaitForEarlierKernels();
   constexpr int kDimSteps = kHeadDim / 16;  ///< products of 16 dims
   constexpr int kKeyTiles = kKeys / 8;
   constexpr uint32_t kTileBytes = kKeys * kHeadDim * 2;
@@ -353,7 +355,7 @@ void LaunchPromptAttention(CudaType type, const AttentionShape& shape, int32_t g
       .group = shape.group()};
   const dim3 grid(step.prompt_tiles, shape.kv_heads);
   WithKernel(type, shape.head_dim, groups, [&](auto kernel, int bytes, int threads) {
-    kernel<<<grid, threads, bytes, stream>>>(args, step);
+    LaunchOverlapped(kernel, grid, threads, bytes, stream, args, step);
   });
 }
 

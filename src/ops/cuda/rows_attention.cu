@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/cuda/element.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/rows_attention.h"
 
 namespace decant {
@@ -25,6 +26,7 @@ struct RowsArgs {
 /// hold a position's 16-byte pieces of K and V, so that a warp takes kKeys positions at once.
 template <typename T, int kHeadDim, int kHeads>
 __global__ void __launch_bounds__(kThreads) RowsAttentionKernel(RowsArgs args, StepArrays step) {
+  WaitForEarlierKernels();
   constexpr int kLanes = kHeadDim / 8;
   constexpr int kKeys = 32 / kLanes;
   constexpr int kTile = kKeys * kUnroll;
@@ -166,7 +168,8 @@ void LaunchFor(const AttentionShape& shape, RowsArgs args, const StepArrays& ste
   const auto launch = [&]<int kHeads>() {
     args.group_parts = (args.group + kHeads - 1) / kHeads;
     const dim3 grid(step.decode_rows, shape.kv_heads * args.group_parts);
-    RowsAttentionKernel<T, kHeadDim, kHeads><<<grid, kThreads, 0, stream>>>(args, step);
+    LaunchOverlapped(RowsAttentionKernel<T, kHeadDim, kHeads>, grid, kThreads, 0, stream, args,
+                     step);
   };
   if (args.group == 1) {
     launch.template operator()<1>();
