@@ -289,12 +289,12 @@ def greedy_tokens(model, ids, steps):
     import torch
 
     tokens, cache = [], None
-    feed = torch.tensor([ids])
+    feed = torch.tensor([ids], device=model.device)
     for _ in range(steps):
         out = model(input_ids=feed, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = out.past_key_values
         tokens.append(int(out.logits[0, -1].argmax()))
-        feed = torch.tensor([[tokens[-1]]])
+        feed = torch.tensor([[tokens[-1]]], device=model.device)
     return tokens
 
 
@@ -302,8 +302,8 @@ def forced_logits(model, ids, continuation):
     """Logits [len(continuation), vocab] in fp32: row i follows ids + continuation[:i]."""
     import torch
 
-    feed = torch.tensor([ids + continuation[:-1]])
-    return model(input_ids=feed, use_cache=False, logits_to_keep=len(continuation)).logits[0].float()
+    feed = torch.tensor([ids + continuation[:-1]], device=model.device)
+    return model(input_ids=feed, use_cache=False, logits_to_keep=len(continuation)).logits[0].float().cpu()
 
 
 def rounded(values, digits=5):
@@ -395,7 +395,7 @@ def make(args):
     texts = json.loads(pathlib.Path(args.texts).read_text(encoding="utf-8"))
     tokenizer = source.tokenizer()
     prompts = build_prompts(PROMPT_SETS[args.set], tokenizer, texts)
-    model = load_model(source)
+    model = load_model(source).to(args.device)
 
     lines, references = [], []
     for name, form, ids in prompts:
@@ -411,9 +411,9 @@ def make(args):
 
     for key, dtype in YARDSTICKS.items():
         model = None  # before the next is loaded: memory holds one
-        model = load_model(source).to(getattr(torch, dtype))
+        model = load_model(source).to(args.device, getattr(torch, dtype))
         # transformers computes RoPE's angles in fp32 whatever the weights are; the module's move must not change them.
-        model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+        model.model.rotary_emb = type(model.model.rotary_emb)(model.config).to(args.device)
         for line, reference in zip(lines, references):
             start = time.monotonic()
             logits = forced_logits(model, line["prompt"], line["greedy"])
@@ -435,7 +435,7 @@ def make(args):
         "random_seed": RANDOM_SEED,
         "transformers": transformers.__version__,
         "torch": torch.__version__,
-        "reference": "fp32 weights and activations, eager attention",
+        "reference": f"fp32 weights and activations, eager attention, {args.device}",
     }
     for name in YARDSTICKS:
         header[name] = {key: pooled(lines, name, key) for key in ("last", "steps", "all", "log_sum_exp")}
@@ -452,6 +452,7 @@ def main():
     parser.add_argument("--set", required=True, choices=sorted(PROMPT_SETS), help="which list of prompts to run")
     parser.add_argument("--out", required=True, help="the .jsonl file to write")
     parser.add_argument("--texts", default=DEFAULT_TEXTS, help="the texts that prompts are cut from (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="where torch computes: cpu or cuda (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads for torch (default: %(default)s)")
     make(parser.parse_args())
 
