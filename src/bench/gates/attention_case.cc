@@ -49,6 +49,12 @@ float MarkOf(const CaseRow& row, int32_t head_dim) {
 
 float SignOf(int32_t dim) { return (dim * 7 % 5) < 2 ? -1.0F : 1.0F; }
 
+/// In the order that StepBatch asks for.
+std::vector<CaseRow> DecodeTokensFirst(std::vector<CaseRow> rows) {
+  std::ranges::stable_partition(rows, [](const CaseRow& row) { return row.query_len == 1; });
+  return rows;
+}
+
 }  // namespace
 
 Expected<PoisonedPages> PoisonedPages::Allocate(Ops& ops, const PageShape& shape, int32_t pages) {
@@ -80,7 +86,7 @@ AttentionCase::AttentionCase(Ops& ops, const DecoderShape& shape, const Poisoned
     : ops_(ops),
       shape_(shape),
       pages_(pages),
-      rows_(std::move(rows)),
+      rows_(DecodeTokensFirst(std::move(rows))),
       seed_(seed),
       tables_(pages.Tables(rows_, seed)) {
   const int64_t width = int64_t{shape.heads} * shape.head_dim;
@@ -90,7 +96,8 @@ AttentionCase::AttentionCase(Ops& ops, const DecoderShape& shape, const Poisoned
     const uint64_t content = CounterRng(seed_).Bits(r);
     WriteRow(r, content);
     tables_[r].insert(tables_[r].end(), 2, kPoisonedEntry);
-    batch_rows_.push_back({.query_start = static_cast<int32_t>(positions_.size()),
+    batch_rows_.push_back({.slot = static_cast<int32_t>(r),
+                           .query_start = static_cast<int32_t>(positions_.size()),
                            .query_len = row.query_len,
                            .context_len = row.context_len,
                            .pages = tables_[r]});

@@ -11,6 +11,9 @@ namespace {
 /// What an unused entry of a block table holds: no page, so that a kernel that reads it is found.
 constexpr int32_t kNoPage = 2147480000;
 
+/// Entries that a block table may have past the pages of the longest row: gates put poison there.
+constexpr int32_t kSpareEntries = 2;
+
 /// Takes pieces of a buffer one after another, each on 16 bytes.
 class Packer {
  public:
@@ -41,7 +44,7 @@ Expected<StepUpload> StepUpload::Create(const Limits& limits) {
   upload.limits_ = limits;
   const int64_t tiles = int64_t{PromptTiles(limits.tokens, limits.group)} + limits.rows;
   upload.capacity_ = int64_t{3} * limits.tokens + int64_t{4} * limits.rows + 2 * tiles +
-                     int64_t{limits.rows} * limits.pages_per_row + 64;
+                     int64_t{limits.rows} * (limits.pages_per_row + kSpareEntries) + 64;
   const auto bytes = static_cast<size_t>(upload.capacity_) * sizeof(int32_t);
   for (Slot& slot : upload.slots_) {
     DECANT_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Allocate(bytes, "a step's upload"));
