@@ -122,7 +122,8 @@ TEST(GgufVocabularyTest, RefusesByName) {
           "the score of token 3 is not a number");
   refused([](auto& v) { v.unknown = 10; }, kInvalidArgument, "the unknown token is 10");
   refused([](auto& v) { v.bos = -1; }, kInvalidArgument, "the bos token is -1");
-  refused([](auto& v) { v.tokens[4] = std::string("a"); }, kInvalidArgument, "tokens 3 and 4 are both 'a'");
+  refused([](auto& v) { v.tokens[4] = std::string("a"); }, kInvalidArgument,
+          "tokens 3 and 4 are both 'a'");
   refused(
       [](auto& v) {
         v.bos.reset();

@@ -19,29 +19,32 @@ __device__ inline uint32_t SharedAddress(const void* pointer) {
 __device__ inline void CopyAsync16(uint32_t shared, const void* global, bool valid) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(bytes));
+               "r"(bytes)
+               : "memory");
 }
 
-__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;"); }
+__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /// Waits until at most `kPending` of the calling thread's groups of copies are under way.
 template <int kPending>
 __device__ inline void WaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending));
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 /// Four 8 x 8 matrices of 2-byte elements; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void LoadMatrices(uint32_t (&out)[4], uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(shared));
+               : "r"(shared)
+               : "memory");
 }
 
 /// The same, each matrix transposed.
 __device__ inline void LoadMatricesTransposed(uint32_t (&out)[4], uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(shared));
+               : "r"(shared)
+               : "memory");
 }
 
 /// sums [16, 8] += a [16, 16] * b [16, 8], sums in fp32.
