@@ -380,7 +380,9 @@ def yardstick(reference, other, greedy):
 
 def pooled(lines, name, key):
     """One error over all prompts save those where bf16 leaves the road: one such would hide all others."""
-    errors = [line[name][key] for line in lines if not line["ill_conditioned"]]
+    errors = [line[name][key] for line in lines if name in line and not line["ill_conditioned"]]
+    if not errors:
+        return None
     total = sum(e["count"] for e in errors)
     mean = sum(e["rms"] ** 2 * e["count"] for e in errors) / total
     return {"max": max(e["max"] for e in errors), "rms": round(mean**0.5, 6), "count": total}
@@ -417,6 +419,9 @@ def make(args):
         for line, reference in zip(lines, references):
             start = time.monotonic()
             logits = forced_logits(model, line["prompt"], line["greedy"])
+            if not torch.isfinite(logits).all():  # fp16 overflows in some models: no yardstick there
+                print(f"{key} {line['name']}: not finite", file=sys.stderr, flush=True)
+                continue
             line[key] = yardstick(reference, logits, line["greedy"])
             print(f"{key} {line['name']}: {time.monotonic() - start:.1f} s  {line[key]['all']}", file=sys.stderr, flush=True)
     for line in lines:
@@ -439,7 +444,7 @@ def make(args):
     }
     for name in YARDSTICKS:
         header[name] = {key: pooled(lines, name, key) for key in ("last", "steps", "all", "log_sum_exp")}
-        header[f"{name}_flips"] = sum(len(line[name]["flips"]) for line in lines)
+        header[f"{name}_flips"] = sum(len(line[name]["flips"]) for line in lines if name in line)
     with open(args.out, "w", encoding="utf-8") as out:
         for line in [header] + lines:
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -53,7 +53,7 @@ struct RowError {
 ///
 /// Scores have a spread of a few units, and the first position, one in 512 and the queries' own
 /// carry a weight that is felt at any length, so that a kernel which drops the last position or
-/// mixes up pages is far outside rounding.
+/// mixes up pages is far outside rounding. Every second row's scores all lie far below zero.
 class AttentionCase {
  public:
   /// Writes the pages and begins the step. `ops` and `pages` outlive the case; when it dies its

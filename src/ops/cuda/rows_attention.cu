@@ -107,15 +107,16 @@ __global__ void __launch_bounds__(kThreads) RowsAttentionKernel(RowsArgs args, S
       float largest = max[h];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) largest = fmaxf(largest, scores[h][u]);
-      if (largest == -INFINITY) largest = 0;  // this lane has seen no position yet
-      const float factor = exp2f(max[h] - largest);
-      max[h] = fmaxf(max[h], largest);
+      // A lane that has seen no position yet keeps -inf, or it would outweigh low scores later.
+      const float reference = largest == -INFINITY ? 0 : largest;
+      const float factor = exp2f(max[h] - reference);
+      max[h] = largest;
       sum[h] *= factor;
 #pragma unroll
       for (int i = 0; i < 8; ++i) acc[h][i] *= factor;
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        scores[h][u] = exp2f(scores[h][u] - largest);
+        scores[h][u] = exp2f(scores[h][u] - reference);
         sum[h] += scores[h][u];
       }
     }
