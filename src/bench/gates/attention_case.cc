@@ -56,7 +56,8 @@ float SignOf(int32_t dim) { return (dim * 7 % 5) < 2 ? -1.0F : 1.0F; }
 
 /// In the order that StepBatch asks for.
 std::vector<CaseRow> DecodeTokensFirst(std::vector<CaseRow> rows) {
-  std::ranges::stable_partition(rows, [](const CaseRow& row) { return row.query_len == 1; });
+  std::stable_partition(rows.begin(), rows.end(),
+                        [](const CaseRow& row) { return row.query_len == 1; });
   return rows;
 }
 
