@@ -32,4 +32,21 @@ struct StepBatch {
   int32_t tokens() const { return static_cast<int32_t>(token_ids.size()); }
 };
 
+/// How much attention over a step's rows has to read and compute.
+struct AttentionWork {
+  double keys = 0;      ///< Positions read, each once a row.
+  double products = 0;  ///< Pairs of a query and a key that it sees.
+};
+
+inline AttentionWork CountAttention(std::span<const BatchRow> rows) {
+  AttentionWork work;
+  for (const BatchRow& row : rows) {
+    work.keys += row.context_len;
+    // Query i of n sees context - n + i + 1 keys.
+    work.products +=
+        static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
+  }
+  return work;
+}
+
 }  // namespace decant

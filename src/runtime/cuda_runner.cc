@@ -68,7 +68,14 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
 
   DECANT_RETURN_IF_ERROR(flight.begin.Record(device_.stream()));
   const TensorView residual = Forward(ops_, weights_, batch);
-  DECANT_RETURN_IF_ERROR(ReportPrompts(plan, residual, flight));
+  const auto host_logits = [&](std::span<const int32_t> tokens) -> Expected<TensorView> {
+    TensorView view = Logits(ops_, weights_, residual, tokens);
+    DECANT_RETURN_IF_ERROR(DownloadLogits(view, flight));
+    DECANT_RETURN_IF_ERROR(device_.stream().Synchronize());
+    view.data = flight.logits.data();
+    return view;
+  };
+  DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, host_logits));
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
   DECANT_RETURN_IF_ERROR(device_.status());
   if (!slots_.empty()) {
@@ -98,26 +105,6 @@ Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
                                     static_cast<size_t>(logits.rows * logits.cols) * sizeof(float),
                                     cudaMemcpyDeviceToHost, device_.stream().get()),
                     "downloading logits");
-}
-
-Status CudaRunner::ReportPrompts(const StepPlan& plan, TensorView residual, Flight& flight) {
-  const std::vector<HostSampling::PromptPosition> positions =
-      sampling_.PromptPositions(plan, packed_);
-  std::vector<int32_t> tokens;
-  for (std::span<const HostSampling::PromptPosition> rest = positions; !rest.empty();) {
-    const auto block = rest.first(std::min<size_t>(rest.size(), HostSampling::kPromptBlock));
-    rest = rest.subspan(block.size());
-    tokens.clear();
-    for (const auto& position : block) tokens.push_back(position.token);
-    TensorView logits = Logits(ops_, weights_, residual, tokens);
-    DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
-    DECANT_RETURN_IF_ERROR(device_.stream().Synchronize());
-    logits.data = flight.logits.data();
-    ops_.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
-      sampling_.ReportPrompt(block[i], {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)});
-    });
-  }
-  return {};
 }
 
 Status CudaRunner::FinishSampling(Flight& flight, Await await) {

@@ -58,7 +58,6 @@ class CudaRunner : public StepRunner {
 
   Status Enqueue(const StepPlan& plan, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
-  Status ReportPrompts(const StepPlan& plan, TensorView residual, Flight& flight);
   /// Waits for a step and samples what the device left to the host.
   enum class Await { kAll, kHostRows };  ///< kHostRows: only where there is something to sample.
   Status FinishSampling(Flight& flight, Await await);

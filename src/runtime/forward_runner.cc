@@ -64,29 +64,16 @@ void ForwardRunner::ThreadLoop() {
   }
 }
 
-void ForwardRunner::ReportPrompts(const StepPlan& plan, TensorView residual) {
-  const std::vector<HostSampling::PromptPosition> positions =
-      sampling_.PromptPositions(plan, packed_);
-  std::vector<int32_t> tokens;
-  for (std::span<const HostSampling::PromptPosition> rest = positions; !rest.empty();) {
-    const auto block = rest.first(std::min<size_t>(rest.size(), HostSampling::kPromptBlock));
-    rest = rest.subspan(block.size());
-    tokens.clear();
-    for (const auto& position : block) tokens.push_back(position.token);
-    const TensorView logits = Logits(ops_, weights_, residual, tokens);
-    ops_.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
-      HostSampling::ReportPrompt(block[i],
-                                 {logits.Row<float>(i), static_cast<size_t>(logits.cols)});
-    });
-  }
-}
-
 StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   const StepBatch& batch =
       packed_.Pack(plan, [this](int32_t row) { return sampling_.last_token(row); });
   const TensorView residual = Forward(ops_, weights_, batch);
-  ReportPrompts(plan, residual);
+  const Status reported = sampling_.ReportPrompts(
+      plan, packed_, ops_, [&](std::span<const int32_t> tokens) -> Expected<TensorView> {
+        return Logits(ops_, weights_, residual, tokens);
+      });
+  DECANT_CHECK(reported.ok(), "{}", reported.ToString());
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
   if (observer_) observer_(plan, logits);
 

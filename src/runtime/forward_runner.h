@@ -37,7 +37,6 @@ class ForwardRunner : public StepRunner {
  private:
   void ThreadLoop();
   StepResult RunStep(const StepPlan& plan);
-  void ReportPrompts(const StepPlan& plan, TensorView residual);
 
   Ops& ops_;
   const DecoderWeights& weights_;

@@ -43,8 +43,22 @@ std::vector<HostSampling::PromptPosition> HostSampling::PromptPositions(const St
   return positions;
 }
 
-void HostSampling::ReportPrompt(const PromptPosition& position, std::span<const float> logits) {
-  *position.out = ComputeLogprobs(logits, position.next, position.top);
+Status HostSampling::ReportPrompts(const StepPlan& plan, const PackedBatch& packed, Ops& ops,
+                                   const HostLogits& logits) {
+  const std::vector<PromptPosition> positions = PromptPositions(plan, packed);
+  std::vector<int32_t> tokens;
+  for (std::span<const PromptPosition> rest = positions; !rest.empty();) {
+    const auto block = rest.first(std::min<size_t>(rest.size(), kPromptBlock));
+    rest = rest.subspan(block.size());
+    tokens.clear();
+    for (const PromptPosition& position : block) tokens.push_back(position.token);
+    DECANT_ASSIGN_OR_RETURN(const TensorView view, logits(tokens));
+    ops.ParallelFor(static_cast<int64_t>(block.size()), [&](int64_t i) {
+      *block[i].out = ComputeLogprobs({view.Row<float>(i), static_cast<size_t>(view.cols)},
+                                      block[i].next, block[i].top);
+    });
+  }
+  return {};
 }
 
 SampledToken HostSampling::Sample(const PlannedRow& row, std::span<const float> logits) {

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "base/status.h"
+#include "ops/ops.h"
 #include "runtime/packed_batch.h"
 #include "runtime/sampler.h"
 #include "sched/step_plan.h"
+#include "tensor/tensor_view.h"
 
 namespace decant {
 
@@ -20,21 +24,14 @@ class HostSampling {
   /// Rows are numbered below max_rows.
   explicit HostSampling(int32_t max_rows) : states_(max_rows) {}
 
-  /// A position of a prompt whose log-probabilities were asked for.
-  struct PromptPosition {
-    int32_t token = 0;  ///< in the batch: whose logits are needed
-    Token next = 0;     ///< the prompt token that follows it
-    int32_t top = 0;    ///< how many alternatives
-    PositionLogprobs* out = nullptr;
-  };
+  /// The logits [tokens.size(), vocab] of some of the batch's tokens, in host memory until the next
+  /// call.
+  using HostLogits = std::function<Expected<TensorView>(std::span<const int32_t> tokens)>;
 
-  /// The positions of this step's chunks that say something about prompt tokens. They hold until
-  /// the next call.
-  std::vector<PromptPosition> PromptPositions(const StepPlan& plan, const PackedBatch& packed);
-
-  /// Takes the logits [vocab] of a position. May be called from several threads at once, for
-  /// different positions.
-  static void ReportPrompt(const PromptPosition& position, std::span<const float> logits);
+  /// Works out what this step's chunks say about the prompt tokens of requests that asked for it,
+  /// on the threads of `ops`. Errors: those of `logits`.
+  Status ReportPrompts(const StepPlan& plan, const PackedBatch& packed, Ops& ops,
+                       const HostLogits& logits);
 
   /// Draws a row's next token from its logits [vocab], with what its request asked to be told. May
   /// be called from several threads at once, for different rows.
@@ -44,6 +41,16 @@ class HostSampling {
   Token last_token(int32_t row) const { return states_[row].last_token; }
 
  private:
+  /// A position of a prompt whose log-probabilities were asked for.
+  struct PromptPosition {
+    int32_t token = 0;  ///< in the batch: whose logits are needed
+    Token next = 0;     ///< the prompt token that follows it
+    int32_t top = 0;    ///< how many alternatives
+    PositionLogprobs* out = nullptr;
+  };
+
+  std::vector<PromptPosition> PromptPositions(const StepPlan& plan, const PackedBatch& packed);
+
   struct RowState {
     Token last_token = 0;
     Sampler sampler{};

@@ -365,18 +365,12 @@ double CpuOps::BytesRead(const WeightCost& weights, int64_t tokens) const {
 
 StepCost CpuOps::Cost() const {
   StepCost cost;
-  double keys = 0;
-  double products = 0;
-  for (const BatchRow& row : batch_->rows) {
-    keys += row.context_len;
-    // Query i of n sees context - n + i + 1 keys.
-    products += static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
-  }
+  const AttentionWork attention = CountAttention(batch_->rows);
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16) * shape_.layers;
-  cost.bytes = BytesRead(layer_cost_, batch_->tokens()) + head_bytes_ + keys * kv_bytes;
+  cost.bytes = BytesRead(layer_cost_, batch_->tokens()) + head_bytes_ + attention.keys * kv_bytes;
   cost.operations = 2 * (batch_->tokens() * layer_cost_.cells +
                          static_cast<double>(head_tokens_) * head_cost_.cells) +
-                    4 * products * shape_.heads * shape_.head_dim * shape_.layers;
+                    4 * attention.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }
 

@@ -342,14 +342,7 @@ void CudaOps::BeginStep(const StepBatch& batch) {
                "a step of {} tokens in {} rows", batch.tokens(), batch.rows.size());
   step_ = {};
   samples_ = 0;
-  keys_ = 0;
-  key_products_ = 0;
-  for (const BatchRow& row : batch.rows) {
-    keys_ += row.context_len;
-    // Query i of n sees context - n + i + 1 keys.
-    key_products_ +=
-        static_cast<double>(row.query_len) * (row.context_len - (row.query_len - 1) / 2.0);
-  }
+  attention_work_ = CountAttention(batch.rows);
   if (!status_.ok()) {
     step_.tokens = batch.tokens();  // views keep their shapes
     return;
@@ -467,10 +460,10 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
 StepCost CudaOps::Cost() const {
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * kElementBytes * shape_.layers;
   StepCost cost;
-  cost.bytes = layer_bytes_ + (samples_ > 0 ? head_bytes_ : 0) + keys_ * kv_bytes;
+  cost.bytes = layer_bytes_ + (samples_ > 0 ? head_bytes_ : 0) + attention_work_.keys * kv_bytes;
   // Each weight of two bytes is used once a token, in a multiply-add.
   cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
-                    4 * key_products_ * shape_.heads * shape_.head_dim * shape_.layers;
+                    4 * attention_work_.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }
 

@@ -158,8 +158,7 @@ class CudaOps : public Ops {
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
   double samples_ = 0;                ///< Logits asked for in this step.
-  double keys_ = 0;                   ///< Positions that its attention reads.
-  double key_products_ = 0;           ///< Pairs of query and key.
+  AttentionWork attention_work_;
   std::vector<CudaLinear::TuneCase> tune_cases_;
   double layer_bytes_ = 0;
   double head_bytes_ = 0;

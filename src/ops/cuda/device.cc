@@ -63,41 +63,27 @@ Expected<CudaDeviceInfo> OpenCudaDevice(int ordinal) {
                         .free_bytes = static_cast<int64_t>(free_bytes)};
 }
 
-Expected<DeviceBuffer> DeviceBuffer::Allocate(size_t bytes, std::string_view what) {
-  DeviceBuffer buffer;
+template <CudaMemory kMemory>
+Expected<CudaBuffer<kMemory>> CudaBuffer<kMemory>::Allocate(size_t bytes, std::string_view what) {
+  constexpr auto kAllocate = [](void** data, size_t size) {
+    return kMemory == CudaMemory::kDevice ? cudaMalloc(data, size) : cudaMallocHost(data, size);
+  };
+  CudaBuffer buffer;
   void* data = nullptr;
   DECANT_RETURN_IF_ERROR(
-      AllocationStatus(cudaMalloc(&data, std::max<size_t>(bytes, 1)), bytes, what));
+      AllocationStatus(kAllocate(&data, std::max<size_t>(bytes, 1)), bytes, what));
   buffer.data_ = static_cast<std::byte*>(data);
   buffer.size_ = bytes;
   return buffer;
 }
 
-DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+template <CudaMemory kMemory>
+CudaBuffer<kMemory>::~CudaBuffer() {
+  kMemory == CudaMemory::kDevice ? cudaFree(data_) : cudaFreeHost(data_);
 }
 
-DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
-
-Expected<PinnedBuffer> PinnedBuffer::Allocate(size_t bytes, std::string_view what) {
-  PinnedBuffer buffer;
-  void* data = nullptr;
-  DECANT_RETURN_IF_ERROR(
-      AllocationStatus(cudaMallocHost(&data, std::max<size_t>(bytes, 1)), bytes, what));
-  buffer.data_ = static_cast<std::byte*>(data);
-  buffer.size_ = bytes;
-  return buffer;
-}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
+template class CudaBuffer<CudaMemory::kDevice>;
+template class CudaBuffer<CudaMemory::kPinnedHost>;
 
 Expected<CudaStream> CudaStream::Create() {
   CudaStream stream;

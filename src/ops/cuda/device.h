@@ -33,18 +33,28 @@ int CountCudaDevices();
 /// device, with what there is; a compute capability below 8.0.
 Expected<CudaDeviceInfo> OpenCudaDevice(int ordinal);
 
-/// Memory of the device. Move-only.
-class DeviceBuffer {
+enum class CudaMemory {
+  kDevice,
+  kPinnedHost,  ///< Host memory that the device can copy from and to without waiting.
+};
+
+/// Memory that CUDA gives. Move-only.
+template <CudaMemory kMemory>
+class CudaBuffer {
  public:
-  DeviceBuffer() = default;
+  CudaBuffer() = default;
   /// Errors: resource exhausted, with the bytes asked for and `what` they were for.
-  static Expected<DeviceBuffer> Allocate(size_t bytes, std::string_view what);
-  DeviceBuffer(DeviceBuffer&& other) noexcept
+  static Expected<CudaBuffer> Allocate(size_t bytes, std::string_view what);
+  CudaBuffer(CudaBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  ~DeviceBuffer();
+  CudaBuffer& operator=(CudaBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+  ~CudaBuffer();
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
@@ -58,29 +68,8 @@ class DeviceBuffer {
   size_t size_ = 0;
 };
 
-/// Host memory that the device can copy from and to without waiting. Move-only.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  static Expected<PinnedBuffer> Allocate(size_t bytes, std::string_view what);
-  PinnedBuffer(PinnedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
-  ~PinnedBuffer();
-
-  std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-  template <typename T>
-  T* As() const {
-    return reinterpret_cast<T*>(data_);
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
+using DeviceBuffer = CudaBuffer<CudaMemory::kDevice>;
+using PinnedBuffer = CudaBuffer<CudaMemory::kPinnedHost>;
 
 /// A queue of work on the device. Move-only.
 class CudaStream {
