@@ -2,17 +2,16 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "apps/closed_results.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
+#include "apps/workload_flags.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "bench/closed_run.h"
@@ -27,11 +26,7 @@ namespace {
 
 struct ClosedFlags {
   EngineFlags engine{};
-  std::optional<uint64_t> mixed_seed{};
-  std::optional<std::string> prompts{};
-  std::vector<int32_t> prompt_lengths{};
-  std::optional<std::string> budget{};
-  double scale = 1;
+  WorkloadFlags workload{};
   std::vector<int32_t> batch_sizes = {8, 32};
   std::vector<int32_t> max_batches = {32};
   std::vector<std::string> decode_kernels{};
@@ -42,60 +37,13 @@ struct ClosedFlags {
 
 /// What the flags ask for, read.
 struct ClosedPlan {
-  std::string workload_name{};
-  WorkloadOptions workload{};
+  NamedWorkload workload{};
   std::vector<EngineOptions> engines{};
 };
 
-std::optional<int32_t> ParseInt(std::string_view text) {
-  int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// "128" or "64-256".
-Status ParseBudget(const std::string& text, WorkloadOptions& options) {
-  const size_t dash = text.find('-', 1);
-  const std::optional<int32_t> first = ParseInt(std::string_view(text).substr(0, dash));
-  const std::optional<int32_t> last =
-      dash == std::string::npos ? first : ParseInt(std::string_view(text).substr(dash + 1));
-  if (!first || !last) {
-    return InvalidArgument("--budget is '{}'; allowed: a number of tokens, or two such as 64-256",
-                           text);
-  }
-  options.min_budget = *first;
-  options.max_budget = *last;
-  return Status();
-}
-
-Status ReadWorkload(const ClosedFlags& flags, ClosedPlan& plan) {
-  constexpr int32_t kUniformBudget = 128;
-  if (flags.prompts) {
-    const std::optional<int32_t> length = flags.prompts->starts_with('p')
-                                              ? ParseInt(std::string_view(*flags.prompts).substr(1))
-                                              : std::nullopt;
-    if (!length) {
-      return InvalidArgument("--prompts is '{}'; allowed: p and a number of tokens, such as p256",
-                             *flags.prompts);
-    }
-    plan.workload_name = *flags.prompts;
-    plan.workload.prompt_lengths = {*length};
-    plan.workload.min_budget = plan.workload.max_budget = kUniformBudget;
-  } else {
-    plan.workload.seed = flags.mixed_seed.value_or(0);
-    plan.workload_name = fmt::format("mixed seed {}", plan.workload.seed);
-    if (!flags.prompt_lengths.empty()) plan.workload.prompt_lengths = flags.prompt_lengths;
-  }
-  if (flags.budget) DECANT_RETURN_IF_ERROR(ParseBudget(*flags.budget, plan.workload));
-  plan.workload.scale = flags.scale;
-  if (flags.scale != 1) plan.workload_name += fmt::format(" scale {}", flags.scale);
-  return ValidateWorkloadOptions(plan.workload);
-}
-
 Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
   ClosedPlan plan;
-  DECANT_RETURN_IF_ERROR(ReadWorkload(flags, plan));
+  DECANT_ASSIGN_OR_RETURN(plan.workload, ReadWorkload(flags.workload));
   DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
   std::vector<DecodeKernel> kernels;
   for (const std::string& name : flags.decode_kernels) {
@@ -126,7 +74,7 @@ class ClosedBench {
     const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
     for (const int32_t batch_size : flags_.batch_sizes) {
       const Workload workload =
-          MakeWorkload(plan_.workload_name, plan_.workload, batch_size, alphabet);
+          MakeWorkload(plan_.workload.name, plan_.workload.options, batch_size, alphabet);
       DECANT_RETURN_IF_ERROR(RunBatch(*served, options, workload));
     }
     return Status();
@@ -151,7 +99,7 @@ class ClosedBench {
 
   Status RunBatch(ServedModel& served, const EngineOptions& options, const Workload& workload) {
     ClosedBatch batch{.workload = workload.name,
-                      .seed = plan_.workload.seed,
+                      .seed = plan_.workload.options.seed,
                       .batch_size = static_cast<int32_t>(workload.items.size()),
                       .max_batch = options.max_batch,
                       .chunk_tokens = options.chunk_tokens,
@@ -193,7 +141,7 @@ Status BenchClosed(const ClosedFlags& flags, std::span<const char* const> comman
   DECANT_ASSIGN_OR_RETURN(const ClosedPlan plan, ReadFlags(flags));
   DECANT_ASSIGN_OR_RETURN(
       ClosedResults results,
-      ClosedResults::Open(flags.out, MakeRunHeader(command, plan.workload.seed)));
+      ClosedResults::Open(flags.out, MakeRunHeader(command, plan.workload.options.seed)));
   ClosedBench bench(flags, plan, std::move(results));
   for (const EngineOptions& options : plan.engines) {
     DECANT_RETURN_IF_ERROR(bench.RunEngine(options));
@@ -208,23 +156,7 @@ Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> com
       "closed", "Hand the engine whole batches at time zero; time each to its LAST request");
   const auto flags = std::make_shared<ClosedFlags>();
   AddEngineFlags(app, flags->engine, EngineFlagSet::kWithoutSweeps);
-  auto* mixed = app.add_option("--mixed-seed", flags->mixed_seed,
-                               "Prompts of 16, 64, 256, 1024 and 4096 tokens and budgets of 64 to "
-                               "256, drawn with this seed (default: 0)")
-                    ->type_name("SEED");
-  auto* prompts = app.add_option("--prompts", flags->prompts,
-                                 "Instead: prompts all of one length, p256, and budgets of 128")
-                      ->type_name("pN")
-                      ->excludes(mixed);
-  app.add_option("--prompt-lengths", flags->prompt_lengths, "Other lengths for the mix")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->excludes(prompts);
-  app.add_option("--budget", flags->budget, "Other budgets: 128, or a range, 64-256")
-      ->type_name("N-M");
-  app.add_option("--scale", flags->scale, "Multiply lengths and budgets: 0.25 for a small machine")
-      ->capture_default_str()
-      ->type_name("X");
+  AddWorkloadFlags(app, flags->workload);
   app.add_option("--batch-size", flags->batch_sizes, "Requests in a batch; a list is run in turn")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))

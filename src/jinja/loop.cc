@@ -29,12 +29,11 @@ const std::optional<Value>& Loop::Peek() {
 }
 
 std::optional<Value> Loop::Next() {
-  std::optional<Value> next = Peek();
+  if (!Peek().has_value()) return std::nullopt;
   peeked_ = false;
-  if (!next.has_value()) return std::nullopt;
-  previous_ = std::exchange(current_, next);
+  previous_ = std::exchange(current_, std::exchange(after_, std::nullopt));
   ++index_;
-  return next;
+  return current_;
 }
 
 int64_t Loop::Length() {
