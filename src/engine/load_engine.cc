@@ -137,11 +137,12 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   engine_config.page_size = options.page_size;
   engine_config.end_of_text.assign(config.stop_tokens.begin(), config.stop_tokens.end());
   engine_config.step_history = options.step_history;
-  if (options.poison_freed_pages) {
-    engine_config.free_observer = [&ops](std::span<const int32_t> pages) {
-      for (int32_t page : pages) ops.PoisonPage(page);
-    };
-  }
+  model->PoisonFreedPages(options.poison_freed_pages);
+  engine_config.free_observer =
+      [&ops, &poison = model->poison_freed_pages_](std::span<const int32_t> pages) {
+        if (!poison) return;
+        for (const int32_t page : pages) ops.PoisonPage(page);
+      };
   DECANT_ASSIGN_OR_RETURN(std::unique_ptr<StepRunner> runner,
                           model->backend_->MakeRunner(model->weights_, options.logits_observer));
   DECANT_ASSIGN_OR_RETURN(model->engine_, Engine::Create(std::move(engine_config),

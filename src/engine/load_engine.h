@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,7 +40,7 @@ struct EngineOptions {
   int32_t max_batch = 32;
   int32_t chunk_tokens = 512;
   int32_t max_model_len = 0;        ///< 0: the model's own.
-  bool poison_freed_pages = false;  ///< For gates: pages fill with NaN when they are freed.
+  bool poison_freed_pages = false;  ///< As ServedModel::PoisonFreedPages, from the start.
   size_t step_history = 65536;      ///< StepRecords kept.
 
   // For gates.
@@ -60,6 +61,8 @@ class ServedModel {
   Engine& engine() { return *engine_; }
   /// Ops may be used while the engine is idle only (MeasureRate, Describe).
   Ops& ops() { return backend_->ops(); }
+  /// For gates: from now on pages fill with NaN, or no longer do, when they are freed.
+  void PoisonFreedPages(bool poison) { poison_freed_pages_ = poison; }
   int64_t workspace_bytes() const { return backend_->workspace_bytes(); }
   int32_t num_pages() const { return num_pages_; }
   int32_t page_size() const { return page_size_; }
@@ -79,6 +82,7 @@ class ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<Backend> backend_;
   DecoderWeights weights_;
+  std::atomic<bool> poison_freed_pages_ = false;
   int32_t num_pages_ = 0;
   int32_t page_size_ = 0;
   int32_t max_model_len_ = 0;

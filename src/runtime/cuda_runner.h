@@ -7,6 +7,7 @@
 
 #include "model/decoder_weights.h"
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/sampler.h"
 #include "runtime/host_sampling.h"
 #include "runtime/logits_observer.h"
 #include "runtime/packed_batch.h"
@@ -18,9 +19,9 @@ namespace decant {
 /// returns; tokens sampled on the device feed the next step there, so that a step can be queued
 /// while the one before it runs.
 ///
-/// Greedy rows are sampled on the device. A row that asks for more (temperature, penalties,
-/// log-probabilities) is sampled on the host from its downloaded logits, which the next Launch has
-/// to wait for.
+/// Tokens are drawn on the device, whatever their requests ask for. Log-probabilities, and what an
+/// observer looks at, come from logits that are downloaded beside them, once the step is waited
+/// for.
 class CudaRunner : public StepRunner {
  public:
   struct Limits {
@@ -30,7 +31,7 @@ class CudaRunner : public StepRunner {
   };
 
   /// `ops` computes: `device` itself, or something that wraps it. Both and `weights` must outlive
-  /// the runner. With an observer steps no longer overlap. Errors: no memory.
+  /// the runner. Errors: no memory.
   static Expected<std::unique_ptr<CudaRunner>> Create(Ops& ops, CudaOps& device,
                                                       const DecoderWeights& weights,
                                                       const Limits& limits,
@@ -45,22 +46,20 @@ class CudaRunner : public StepRunner {
     const StepPlan* plan = nullptr;
     CudaEvent begin;
     CudaEvent end;
-    PinnedBuffer tokens;           ///< [max_rows], of the rows that sample, in plan order
-    PinnedBuffer logits;           ///< [max_samples, vocab], made when first needed
-    std::vector<int32_t> on_host;  ///< Which of them are sampled on the host.
-    std::vector<SampledToken> results;
+    PinnedBuffer tokens;      ///< [max_rows], of the rows that sample, in plan order
+    PinnedBuffer logits;      ///< [max_samples, vocab], made when first needed
+    bool has_logits = false;  ///< Of the rows that sample, whether they were downloaded.
     StepCost cost;
-    bool sampled = false;  ///< What is sampled on the host has been.
   };
 
   CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights, const Limits& limits,
              LogitsObserver observer);
 
   Status Enqueue(const StepPlan& plan, Flight& flight);
+  /// Queues the draws of the plan's rows that sample, whose logits these are, in plan order.
+  Status DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
-  /// Waits for a step and samples what the device left to the host.
-  enum class Await { kAll, kHostRows };  ///< kHostRows: only where there is something to sample.
-  Status FinishSampling(Flight& flight, Await await);
+  std::vector<SampledToken> ReportTokens(const Flight& flight);
 
   Ops& ops_;
   CudaOps& device_;
@@ -70,8 +69,8 @@ class CudaRunner : public StepRunner {
   PackedBatch packed_;
   HostSampling sampling_;
   DeviceBuffer tokens_;  ///< [max_rows]
+  StepDraws draws_;
   std::vector<int32_t> slots_;
-  PinnedBuffer chosen_;            ///< [max_rows] tokens on their way back to the device
   std::array<Flight, 2> flights_;  ///< Step n lies at n % 2.
 };
 

@@ -66,12 +66,17 @@ SampledToken HostSampling::Sample(const PlannedRow& row, std::span<const float> 
   state.last_token = state.sampler.Sample(
       logits, row.sampling,
       {.sample_index = row.sample_index, .prompt = row.prompt, .stop_tokens = row.stop_tokens});
-  SampledToken sampled{.request = row.request, .row = row.row, .token = state.last_token};
+  return Report(row, state.last_token, logits);
+}
+
+SampledToken HostSampling::Report(const PlannedRow& row, Token token,
+                                  std::span<const float> logits) {
+  SampledToken sampled{.request = row.request, .row = row.row, .token = token};
   if (row.sampling.logprobs) {
-    sampled.logprobs = ComputeLogprobs(logits, sampled.token, *row.sampling.logprobs);
+    sampled.logprobs = ComputeLogprobs(logits, token, *row.sampling.logprobs);
   }
   if (WantsPromptLogprobs(row) && row.sample_index == 0) {
-    sampled.prompt_logprobs = std::exchange(state.prompt_logprobs, {});
+    sampled.prompt_logprobs = std::exchange(states_[row.row].prompt_logprobs, {});
   }
   return sampled;
 }

@@ -37,6 +37,10 @@ class HostSampling {
   /// be called from several threads at once, for different rows.
   SampledToken Sample(const PlannedRow& row, std::span<const float> logits);
 
+  /// A token that was drawn elsewhere, with what its request asked to be told. `logits` are looked
+  /// at only where the request wants logprobs. May be called as Sample may.
+  SampledToken Report(const PlannedRow& row, Token token, std::span<const float> logits);
+
   /// The token that Sample drew last for a row.
   Token last_token(int32_t row) const { return states_[row].last_token; }
 

@@ -4,13 +4,10 @@
 #include <utility>
 
 namespace decant {
-namespace {
 
 bool AwaitsMinTokens(const SamplingParams& params, uint64_t sample_index) {
   return std::cmp_less(sample_index, params.min_tokens);
 }
-
-}  // namespace
 
 void TokenCounts::Reset(std::span<const Token> prompt) {
   generated_.clear();

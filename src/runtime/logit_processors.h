@@ -24,6 +24,9 @@ class TokenCounts {
   std::unordered_map<Token, int32_t> generated_;
 };
 
+/// Whether the stop tokens are kept away at draw `sample_index`, because of min_tokens.
+bool AwaitsMinTokens(const SamplingParams& params, uint64_t sample_index);
+
 /// Whether ProcessLogits changes anything at draw `sample_index`.
 bool ChangesLogits(const SamplingParams& params, uint64_t sample_index);
 

@@ -22,40 +22,43 @@ int32_t ScarcePages(const Workload& workload, int32_t page_size) {
   return std::max(CeilDiv(workload.longest(), page_size), AllPages(workload, page_size) / 3);
 }
 
-struct PoisonRun {
-  std::vector<ServedTokens> served{};
+/// The same requests on one engine, which so computes alike both times.
+struct PoisonRuns {
+  std::vector<ServedTokens> clean{};
+  std::vector<ServedTokens> poisoned{};
   int32_t pages = 0;
   std::string backend{};
   Workload workload{};
 };
 
-Expected<PoisonRun> ServePoisoned(const EngineLoader& loader, EngineOptions options,
-                                  const GateWorkload& wanted, bool poison) {
+Expected<PoisonRuns> ServeTwice(const EngineLoader& loader, EngineOptions options,
+                                const GateWorkload& wanted) {
   // Lengths are drawn without looking at the vocabulary.
   const std::vector<Token> any = {0};
   options.max_pages = ScarcePages(MakeWorkload(wanted.name, wanted.options, wanted.requests, any),
                                   options.page_size);
-  options.poison_freed_pages = poison;
   DECANT_ASSIGN_OR_RETURN(const auto engine,
                           GateEngine::Load(loader, options, LogitGaps::kIgnored));
   // Refused where the backend lacks it, whatever loading made of that.
   DECANT_RETURN_IF_ERROR(engine->model().ops().UseDecodeKernel(options.decode_kernel));
-  PoisonRun run;
-  run.pages = engine->model().num_pages();
-  run.backend = engine->model().ops().Describe();
-  run.workload = MakeWorkload(wanted.name, wanted.options, wanted.requests,
-                              PromptAlphabet(engine->model().tokenizer()));
-  DECANT_ASSIGN_OR_RETURN(run.served, engine->Serve(run.workload.items));
-  return run;
+  PoisonRuns runs;
+  runs.pages = engine->model().num_pages();
+  runs.backend = engine->model().ops().Describe();
+  runs.workload = MakeWorkload(wanted.name, wanted.options, wanted.requests,
+                               PromptAlphabet(engine->model().tokenizer()));
+  DECANT_ASSIGN_OR_RETURN(runs.clean, engine->Serve(runs.workload.items));
+  engine->model().PoisonFreedPages(true);
+  DECANT_ASSIGN_OR_RETURN(runs.poisoned, engine->Serve(runs.workload.items));
+  return runs;
 }
 
 /// Tokens up to the first that differs, over all requests; a fault for each that differs.
-int64_t CompareTokens(std::string_view kernel, const PoisonRun& clean, const PoisonRun& poisoned,
+int64_t CompareTokens(std::string_view kernel, const PoisonRuns& runs,
                       std::vector<std::string>& failures) {
   int64_t same = 0;
-  for (size_t i = 0; i < clean.served.size(); ++i) {
-    const std::vector<Token>& expected = clean.served[i].tokens;
-    const std::vector<Token>& got = poisoned.served[i].tokens;
+  for (size_t i = 0; i < runs.clean.size(); ++i) {
+    const std::vector<Token>& expected = runs.clean[i].tokens;
+    const std::vector<Token>& got = runs.poisoned[i].tokens;
     const auto [at, other] =
         std::mismatch(expected.begin(), expected.end(), got.begin(), got.end());
     same += at - expected.begin();
@@ -87,34 +90,32 @@ Expected<GateReport> RunPoisonGate(const EngineLoader& loader, const PoisonGateO
     const std::string_view name = DecodeKernelName(kernel);
     EngineOptions engine = options.engine;
     engine.decode_kernel = kernel;
-    auto clean = ServePoisoned(loader, engine, options.workload, false);
-    if (!clean.ok() && clean.status().code() == StatusCode::kInvalidArgument &&
+    auto runs = ServeTwice(loader, engine, options.workload);
+    if (!runs.ok() && runs.status().code() == StatusCode::kInvalidArgument &&
         engine.page_size != 256) {
       engine.page_size = 256;  // what the widest kernel needs
-      clean = ServePoisoned(loader, engine, options.workload, false);
+      runs = ServeTwice(loader, engine, options.workload);
     }
-    if (!clean.ok() && options.kernels.empty() &&
-        clean.status().code() == StatusCode::kUnimplemented) {
-      report.notes.push_back(clean.status().message());
+    if (!runs.ok() && options.kernels.empty() &&
+        runs.status().code() == StatusCode::kUnimplemented) {
+      report.notes.push_back(runs.status().message());
       continue;
     }
-    DECANT_RETURN_IF_ERROR(clean.status());
-    DECANT_ASSIGN_OR_RETURN(const PoisonRun poisoned,
-                            ServePoisoned(loader, engine, options.workload, true));
-    if (AllPages(clean->workload, engine.page_size) <= clean->pages) {
+    DECANT_RETURN_IF_ERROR(runs.status());
+    if (AllPages(runs->workload, engine.page_size) <= runs->pages) {
       report.failures.push_back(fmt::format(
-          "{}: all requests fit {} pages at once, so none was taken twice", name, clean->pages));
+          "{}: all requests fit {} pages at once, so none was taken twice", name, runs->pages));
     }
-    const int64_t same = CompareTokens(name, *clean, poisoned, report.failures);
-    const int64_t tokens = clean->workload.budget_tokens();
-    backend = clean->backend;
+    const int64_t same = CompareTokens(name, *runs, report.failures);
+    const int64_t tokens = runs->workload.budget_tokens();
+    backend = runs->backend;
     table.AddRow({std::string(name), fmt::format("{}", engine.page_size),
-                  fmt::format("{}", clean->pages), fmt::format("{}", clean->served.size()),
+                  fmt::format("{}", runs->pages), fmt::format("{}", runs->clean.size()),
                   fmt::format("{}", tokens), fmt::format("{}", same)});
     lines.Add(JsonObject()
                   .Add("kernel", name)
                   .Add("page_size", engine.page_size)
-                  .Add("pages", clean->pages)
+                  .Add("pages", runs->pages)
                   .Add("tokens", tokens)
                   .Add("same_tokens", same));
     report.largest_difference += static_cast<double>(tokens - same);

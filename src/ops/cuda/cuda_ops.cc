@@ -107,6 +107,8 @@ Status CudaOps::Initialise() {
   DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
   DECANT_RETURN_IF_ERROR(
       CudaStatus(cudaMemset(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
+  DECANT_ASSIGN_OR_RETURN(
+      sampler_, CudaSampler::Create({.max_rows = max_rows_, .vocab = shape_.vocab}));
 
   const int32_t half = shape_.head_dim / 2;
   DECANT_CHECK(static_cast<int32_t>(shape_.rope_frequencies.size()) == half,
@@ -141,7 +143,7 @@ int64_t CudaOps::workspace_bytes() const {
         &last_tokens_, &rotations_, &flash_workspace_}) {
     bytes += static_cast<int64_t>(buffer->size());
   }
-  return bytes + linear_->workspace_bytes();
+  return bytes + linear_->workspace_bytes() + sampler_->bytes();
 }
 
 void CudaOps::Note(const Status& status) const {

@@ -12,6 +12,7 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/sampler.h"
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
@@ -93,6 +94,7 @@ class CudaOps : public Ops {
   CudaType type() const { return type_; }
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
+  CudaSampler& sampler() { return *sampler_; }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
@@ -140,6 +142,7 @@ class CudaOps : public Ops {
   std::unique_ptr<CudaLinear> linear_;
   std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
+  std::optional<CudaSampler> sampler_;
   CudaCache cache_;
 
   int32_t prompt_groups_ = 1;
