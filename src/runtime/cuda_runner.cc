@@ -82,6 +82,7 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
     LaunchArgmax(reinterpret_cast<const float*>(logits.data), limits_.vocab, slots_,
                  device_.last_tokens(), tokens_.As<int32_t>(), device_.stream().get());
     DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));
+    ops_.EndPart(StepPart::kSample);
     DECANT_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(flight.tokens.data(), tokens_.data(), slots_.size() * sizeof(int32_t),
                         cudaMemcpyDeviceToHost, device_.stream().get()),
@@ -89,6 +90,7 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
     if (observer_ || !flight.on_host.empty()) {
       DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
     }
+    ops_.EndPart(StepPart::kDownload);
   }
   flight.cost = ops_.Cost();
   return flight.end.Record(device_.stream());
