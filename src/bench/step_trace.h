@@ -31,7 +31,8 @@ struct TracedRun {
   std::vector<RequestTimes> requests{};
 };
 
-/// RunClosed with timing; `ops` is what the engine computes with. Errors: those of RunClosed.
+/// RunClosed with timing; `ops` is what the engine computes with. Errors: those of RunClosed, after
+/// which `ops` times nothing more that can be used.
 Expected<TracedRun> RunTraced(Engine& engine, TimedOps& ops, const Workload& workload,
                               const std::function<void()>& on_token);
 
