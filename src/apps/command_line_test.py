@@ -18,6 +18,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"],
+            ["bench", "steps"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -96,6 +97,9 @@ class WithoutAModel(unittest.TestCase):
                     self.assertIn(word, said)
         self.assertIn("decode1_at0",
                       self.refused(2, "bench", "compare", "--model", "m", "--case", "decode9"))
+        for flag in ("--requests", "--runs", "--scale"):
+            self.assertIn(flag.strip("-"),
+                          self.refused(2, "bench", "steps", "--model", "m", flag, "0"))
 
     def test_names_the_flag_of_a_gate(self):
         cases = [
@@ -238,6 +242,49 @@ class WithAModel(unittest.TestCase):
             self.assertEqual(objects[0]["header"]["seed"], 3)
             self.assertIn("--mixed-seed", objects[0]["header"]["command"])
             self.assertGreater(objects[3]["batch"]["memory_bytes_per_s"], 0)
+
+    def test_steps_bench_writes_its_files(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for repeat in (1, 2):
+                done = run("bench", "steps", "--model", MODEL, "--scale", "0.02", "--requests", "5",
+                           "--max-batch", "2", "--warm-ups", "0", "--runs", "1", "--out", folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for words in (r"gate up +\d", r"sum of parts +\d", r"timing costs [+-]\d",
+                              r"token gaps .* median \d"):
+                    self.assertRegex(done.stdout, words)
+                with open(folder / "steps.csv", encoding="utf-8") as file:
+                    rows = list(csv.DictReader(file))
+                self.assertEqual({row["kind"] for row in rows}, {"pure_decode", "loaded"})
+                self.assertEqual(sum(row["step"] == rows[0]["step"] for row in rows), repeat)
+            for row in rows:
+                parts = sum(float(row[f"{part}_ms"]) for part in (
+                    "upload", "embed", "qkv", "prompt_attention", "decode_attention", "o",
+                    "gate_up", "down", "head", "sample", "download"))
+                self.assertLessEqual(parts, float(row["device_ms"]) * 1.001)
+                self.assertGreater(parts, 0)
+            entries = [json.loads(line) for line in
+                       (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
+            self.assertEqual([next(iter(entry)) for entry in entries], ["header", "steps"] * 2)
+            summary = entries[-1]["steps"]
+            self.assertEqual(summary["pure_decode"]["steps"] + summary["loaded"]["steps"],
+                             len(rows) // 2)
+            events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+            self.assertEqual(sum(event["name"].endswith(" step") for event in events),
+                             len(rows) // 2)
+
+    def test_an_interrupted_steps_bench_leaves_no_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(
+                [program, "bench", "steps", "--model", MODEL, "--runs", "100", "--out", folder],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while b"KV cache" not in process.stderr.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=TIMEOUT)
+            self.assertEqual(process.returncode, 130)
+            self.assertEqual({path.name for path in pathlib.Path(folder).iterdir()},
+                             {"steps.csv", "steps.jsonl"})
 
     def test_every_gate_passes(self):
         golden = REPOSITORY / "tests" / "data" / "golden" / "smollm2-135m.jsonl"

@@ -24,8 +24,14 @@ class Recorder {
   void Update(size_t index, const StreamUpdate& update) {
     const double now = static_cast<double>(update.time - start_) * 1e-9;
     if (update.token) {
-      if (update.generated_tokens == 1) times_[index].first_token = now;
-      times_[index].last_token = now;
+      RequestTimes& times = times_[index];
+      if (times.tokens.empty()) {
+        times.first_token = now;
+      } else {
+        times.gaps.push_back(now - times.last_token);
+      }
+      times.last_token = now;
+      times.tokens.push_back(*update.token);
       on_token_();
     }
     if (!update.finish) return;

@@ -14,6 +14,8 @@ namespace decant {
 struct RequestTimes {
   double first_token = 0;
   double last_token = 0;
+  std::vector<double> gaps{};   ///< From each token to the next.
+  std::vector<Token> tokens{};  ///< What was generated.
 };
 
 /// A closed run: the engine got the whole batch at time zero and ran it to its end.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "bench/compare_case.h"
 #include "engine/fake_step_runner.h"
@@ -55,6 +56,9 @@ TEST(ClosedRunTest, RunsEveryBudgetToItsEndAndTimesTheLast) {
     for (const RequestTimes& times : run->requests) {
       EXPECT_GT(times.first_token, 0);
       EXPECT_GE(times.last_token, times.first_token);
+      EXPECT_EQ(times.gaps.size(), times.tokens.size() - 1);
+      EXPECT_NEAR(std::accumulate(times.gaps.begin(), times.gaps.end(), times.first_token),
+                  times.last_token, 1e-9);
       last = std::max(last, times.last_token);
     }
     EXPECT_DOUBLE_EQ(run->wall_seconds, last);

@@ -180,7 +180,8 @@ Status Engine::LaunchNext() {
                            .decode_tokens = plan.decode_tokens,
                            .rows = Narrow<int32_t>(plan.rows.size()),
                            .plan = Seconds(start, planned),
-                           .launch = Seconds(planned, SteadyNanos())}};
+                           .launch = Seconds(planned, SteadyNanos()),
+                           .begin = start}};
   for (const PlannedRow& row : plan.rows) flight.record.cached_tokens += row.context_len;
   flights_.push_back(flight);
   return {};
@@ -198,7 +199,9 @@ Status Engine::CompleteOldest() {
 
   StepRecord record = flight.record;
   record.wait = Seconds(start, end);
+  record.end = end;
   record.duration = Seconds(std::max(flight.launched_at, last_step_end_), end);
+  record.device = result.seconds;
   record.bytes = result.bytes;
   record.operations = result.operations;
   record.deliver = Seconds(end, SteadyNanos());

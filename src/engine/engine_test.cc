@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <limits>
 #include <map>
@@ -454,6 +455,8 @@ TEST(EngineTest, StepRecordsAddUp) {
     EXPECT_GE(record.cached_tokens, record.prompt_tokens + record.decode_tokens);
     EXPECT_GE(record.wait, 200e-6);
     EXPECT_GE(record.duration, 200e-6);
+    EXPECT_GE(record.end - record.begin,
+              std::llround(1e9 * (record.plan + record.launch + record.wait)));
     EXPECT_GT(record.host(), 0.0);
     prompt_tokens += record.prompt_tokens;
     decode_tokens += record.decode_tokens;

@@ -21,9 +21,12 @@ struct StepRecord {
   double launch = 0;          ///< StepRunner::Launch.
   double wait = 0;            ///< Blocked in StepRunner::Wait.
   double deliver = 0;         ///< Scheduler::Commit, text and sinks.
+  int64_t begin = 0;          ///< SteadyNanos when planning began.
+  int64_t end = 0;            ///< SteadyNanos when its result came.
   /// From the launch, or from the end of the step before where that came later, to the end: the
   /// device's time for this step, as far as the host can see.
   double duration = 0;
+  double device = 0;      ///< What the step took where it ran, as its StepResult says.
   double bytes = 0;       ///< What the step had to read, as its StepResult says.
   double operations = 0;  ///< What it had to compute.
 

@@ -11,7 +11,9 @@
 
 #include "base/random.h"
 #include "base/status.h"
+#include "ops/ops_clock.h"
 #include "ops/step_batch.h"
+#include "ops/step_part.h"
 #include "tensor/tensor_view.h"
 
 namespace decant {
@@ -220,6 +222,18 @@ class Ops {
   virtual double MeasureRate() = 0;
   /// Bytes a second that reading memory reaches here, measured now.
   virtual double MeasureBandwidth() = 0;
+
+  // Measuring steps.
+
+  /// A clock for this device; it must not outlive the operations. Here: of operations that are done
+  /// when their call returns.
+  virtual std::unique_ptr<OpsClock> MakeClock() { return std::make_unique<HostClock>(); }
+  /// Has each following Attention call mark `clock` between the prompt kernel and the decode
+  /// kernel; null: no more. False where they do not run one after the other: nothing is marked.
+  virtual bool MarkAttention(OpsClock* /*clock*/) { return false; }
+  /// The runner says that all it has queued since the call before is `part`, which is no operation
+  /// of this interface: sampling, say. For who times steps.
+  virtual void EndPart(StepPart /*part*/) {}
 
   /// Runs body(item) for every item in [0, items) on the implementation's threads.
   virtual void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) = 0;

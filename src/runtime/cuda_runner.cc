@@ -85,11 +85,14 @@ Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& f
     DECANT_RETURN_IF_ERROR(device_.sampler().Draw(draws_, values, device_.last_tokens(),
                                                   tokens_.As<int32_t>(), device_.stream()));
   }
+  ops_.EndPart(StepPart::kSample);
   DECANT_RETURN_IF_ERROR(
       CudaStatus(cudaMemcpyAsync(flight.tokens.data(), tokens_.data(),
                                  slots_.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
                  "downloading tokens"));
-  return flight.has_logits ? DownloadLogits(logits, flight) : Status();
+  if (flight.has_logits) DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
+  ops_.EndPart(StepPart::kDownload);
+  return {};
 }
 
 Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {

@@ -87,6 +87,7 @@ StepResult ForwardRunner::RunStep(const StepPlan& plan) {
     result.tokens[i] =
         sampling_.Sample(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(logits.cols)});
   });
+  ops_.EndPart(StepPart::kSample);
   const StepCost cost = ops_.Cost();
   result.bytes = cost.bytes;
   result.operations = cost.operations;

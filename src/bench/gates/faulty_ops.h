@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/gates/forwarding_ops.h"
+#include "ops/forwarding_ops.h"
 
 namespace decant {
 

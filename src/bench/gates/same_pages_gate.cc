@@ -7,10 +7,10 @@
 #include <limits>
 
 #include "base/check.h"
-#include "bench/gates/forwarding_ops.h"
 #include "bench/gates/precision.h"
 #include "bench/prompt_alphabet.h"
 #include "bench/text_table.h"
+#include "ops/forwarding_ops.h"
 
 namespace decant {
 namespace {

@@ -401,6 +401,7 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
     LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
                           attended.data, stream_.get());
   });
+  if (attention_clock_ != nullptr) attention_clock_->Mark();
   if (step_.decode_rows == 0) return;
   if (flash_) {
     const FlashDecodeArgs args{.queries = queries.data,
@@ -513,6 +514,15 @@ double CudaOps::MeasureBandwidth() {
   };
   const Expected<double> rate = measure();
   return rate.ok() ? *rate : 0;
+}
+
+std::unique_ptr<OpsClock> CudaOps::MakeClock() {
+  return std::make_unique<CudaClock>(stream_, [this](const Status& status) { Note(status); });
+}
+
+bool CudaOps::MarkAttention(OpsClock* clock) {
+  attention_clock_ = clock;
+  return clock != nullptr;
 }
 
 void CudaOps::ParallelFor(int64_t items, const std::function<void(int64_t)>& body) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "ops/cpu/thread_pool.h"
 #include "ops/cuda/cuda_cache.h"
+#include "ops/cuda/cuda_clock.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/linear.h"
@@ -85,6 +86,8 @@ class CudaOps : public Ops {
   StepCost Cost() const override;
   double MeasureRate() override;
   double MeasureBandwidth() override;
+  std::unique_ptr<OpsClock> MakeClock() override;
+  bool MarkAttention(OpsClock* clock) override;
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
 
   /// The first error since the start, or ok. Once there is one, calls do nothing.
@@ -162,6 +165,7 @@ class CudaOps : public Ops {
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
   double samples_ = 0;                ///< Logits asked for in this step.
   AttentionWork attention_work_;
+  OpsClock* attention_clock_ = nullptr;  ///< Marked between the two attention kernels.
   std::vector<CudaLinear::TuneCase> tune_cases_;
   double layer_bytes_ = 0;
   double head_bytes_ = 0;

@@ -90,6 +90,9 @@ class ForwardingOps : public Ops {
   StepCost Cost() const override { return inner_->Cost(); }
   double MeasureRate() override { return inner_->MeasureRate(); }
   double MeasureBandwidth() override { return inner_->MeasureBandwidth(); }
+  std::unique_ptr<OpsClock> MakeClock() override { return inner_->MakeClock(); }
+  bool MarkAttention(OpsClock* clock) override { return inner_->MarkAttention(clock); }
+  void EndPart(StepPart part) override { inner_->EndPart(part); }
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override {
     inner_->ParallelFor(items, body);
   }
