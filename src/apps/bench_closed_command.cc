@@ -11,6 +11,7 @@
 #include "apps/closed_results.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
+#include "apps/engine_sweep.h"
 #include "apps/workload_flags.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -19,17 +20,15 @@
 #include "bench/prompt_alphabet.h"
 #include "bench/step_summary.h"
 #include "bench/workload.h"
-#include "engine/preset.h"
 
 namespace decant {
 namespace {
 
 struct ClosedFlags {
   EngineFlags engine{};
+  EngineSweep sweep{};
   WorkloadFlags workload{};
   std::vector<int32_t> batch_sizes = {8, 32};
-  std::vector<int32_t> max_batches = {32};
-  std::vector<std::string> decode_kernels{};
   int32_t warm_ups = 2;
   int32_t runs = 5;
   std::string out{};
@@ -44,20 +43,7 @@ struct ClosedPlan {
 Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
   ClosedPlan plan;
   DECANT_ASSIGN_OR_RETURN(plan.workload, ReadWorkload(flags.workload));
-  DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
-  std::vector<DecodeKernel> kernels;
-  for (const std::string& name : flags.decode_kernels) {
-    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name, options.device));
-    kernels.push_back(kernel);
-  }
-  if (kernels.empty()) kernels.push_back(options.decode_kernel);
-  for (const int32_t max_batch : flags.max_batches) {
-    for (const DecodeKernel kernel : kernels) {
-      options.max_batch = max_batch;
-      options.decode_kernel = kernel;
-      plan.engines.push_back(options);
-    }
-  }
+  DECANT_ASSIGN_OR_RETURN(plan.engines, ToEngineSweep(flags.engine, flags.sweep));
   return plan;
 }
 
@@ -155,22 +141,13 @@ Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> com
   CLI::App& app = *parent.add_subcommand(
       "closed", "Hand the engine whole batches at time zero; time each to its LAST request");
   const auto flags = std::make_shared<ClosedFlags>();
-  AddEngineFlags(app, flags->engine, EngineFlagSet::kWithoutSweeps);
+  AddEngineSweep(app, flags->engine, flags->sweep);
   AddWorkloadFlags(app, flags->workload);
   app.add_option("--batch-size", flags->batch_sizes, "Requests in a batch; a list is run in turn")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->type_name("N,...");
-  app.add_option("--max-batch", flags->max_batches, "Rows; a list is run in turn")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->type_name("ROWS,...");
-  app.add_option("--decode-kernel", flags->decode_kernels,
-                 "Attention of decode tokens: split, rows or flash (default: the engine's); a list "
-                 "is run in turn")
-      ->delimiter(',')
-      ->type_name("NAME,...");
   app.add_option("--warm-ups", flags->warm_ups, "Runs before those that count")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000))

@@ -33,12 +33,6 @@ struct StepsFlags {
   std::string out{};
 };
 
-std::string DeviceName(const Device& device, const MachineInfo& machine) {
-  if (device.kind == DeviceKind::kCpu) return "cpu";
-  const auto ordinal = static_cast<size_t>(device.ordinal);
-  return ordinal < machine.gpus.size() ? machine.gpus[ordinal] : "cuda";
-}
-
 /// The runs of one command on one engine: plain and timed ones in turn.
 class StepsBench {
  public:
@@ -123,7 +117,7 @@ Status BenchSteps(const StepsFlags& flags, std::span<const char* const> command)
   const Workload workload =
       MakeWorkload(named.name, named.options, flags.requests, PromptAlphabet(served->tokenizer()));
   StepsBench bench(flags, *served, *timed,
-                   {.device = DeviceName(options.device, header.machine),
+                   {.device = DeviceName(options.device),
                     .model = served->config().name,
                     .workload = named.name,
                     .seed = named.options.seed,

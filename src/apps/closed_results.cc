@@ -3,42 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
+#include <utility>
 
+#include "apps/step_columns.h"
 #include "bench/quantile.h"
 #include "bench/text_table.h"
 
 namespace decant {
 namespace {
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<std::string>& Columns() {
-  static const std::vector<std::string> columns = {"utc_time",
-                                                   "commit",
-                                                   "workload",
-                                                   "seed",
-                                                   "batch_size",
-                                                   "max_batch",
-                                                   "chunk_tokens",
-                                                   "page_size",
-                                                   "decode_kernel",
-                                                   "run",
-                                                   "wall_s",
-                                                   "prompt_tokens",
-                                                   "generated_tokens",
-                                                   "generated_per_s",
-                                                   "first_token_p50_s",
-                                                   "decode_steps",
-                                                   "decode_p50_ms",
-                                                   "decode_p99_ms",
-                                                   "decode_floor_ms",
-                                                   "loaded_steps",
-                                                   "loaded_p50_ms",
-                                                   "loaded_p99_ms",
-                                                   "loaded_floor_ms"};
+std::vector<std::string> Columns() {
+  std::vector<std::string> columns = {"utc_time",         "commit",
+                                      "workload",         "seed",
+                                      "batch_size",       "max_batch",
+                                      "chunk_tokens",     "page_size",
+                                      "decode_kernel",    "run",
+                                      "wall_s",           "prompt_tokens",
+                                      "generated_tokens", "generated_per_s",
+                                      "first_token_p50_s"};
+  for (std::string& name : StepColumns()) columns.push_back(std::move(name));
   return columns;
 }
 
@@ -47,14 +31,6 @@ double FirstTokenMedian(const ClosedRun& run) {
   times.reserve(run.requests.size());
   for (const RequestTimes& request : run.requests) times.push_back(request.first_token);
   return Median(times);
-}
-
-void AppendSteps(const std::optional<StepSummary>& summary, std::vector<CsvCell>& cells) {
-  constexpr double kMilli = 1e3;
-  cells.emplace_back(summary ? summary->steps : 0);
-  cells.emplace_back(summary ? summary->median * kMilli : kMissing);
-  cells.emplace_back(summary ? summary->p99 * kMilli : kMissing);
-  cells.emplace_back(summary ? summary->floor * kMilli : kMissing);
 }
 
 JsonObject DescribeBatch(const ClosedBatch& batch) {
@@ -68,11 +44,6 @@ JsonObject DescribeBatch(const ClosedBatch& batch) {
       .Add("decode_kernel", batch.decode_kernel)
       .Add("prompt_tokens", batch.prompt_tokens)
       .Add("generated_tokens", batch.generated_tokens);
-}
-
-void AddSteps(const StepSummaries& steps, JsonObject& object) {
-  if (steps.pure_decode) object.Add("pure_decode", ToJson(*steps.pure_decode));
-  if (steps.loaded) object.Add("loaded", ToJson(*steps.loaded));
 }
 
 }  // namespace
@@ -140,8 +111,7 @@ Status ClosedResults::AddRun(const ClosedBatch& batch, const ClosedRun& run,
                                 batch.generated_tokens,
                                 rate,
                                 first_token};
-  AppendSteps(steps.pure_decode, cells);
-  AppendSteps(steps.loaded, cells);
+  for (CsvCell& cell : StepCells(steps)) cells.push_back(std::move(cell));
   DECANT_RETURN_IF_ERROR(files_->csv.WriteRow(cells));
 
   JsonObject object = DescribeBatch(batch);

@@ -25,6 +25,7 @@ Command AddGenerateCommand(CLI::App& parent);
 Command AddInspectCommand(CLI::App& parent);
 Command AddRenderCommand(CLI::App& parent);
 Command AddTokenizeCommand(CLI::App& parent);
+Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
 Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> command);

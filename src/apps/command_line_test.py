@@ -17,8 +17,8 @@ import unittest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
-COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"],
-            ["bench", "steps"],
+COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"], ["bench", "steps"],
+            ["generate"], ["inspect"], ["tokenize"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -95,6 +95,25 @@ class WithoutAModel(unittest.TestCase):
                 said = self.refused(2, *closed, *flags)
                 for word in words:
                     self.assertIn(word, said)
+        cases = [
+            ([], ["--rates", "auto", "--trace"]),
+            (["--rates", "fast"], ["--rates", "fast", "auto"]),
+            (["--rates", "1,auto"], ["--rates", "auto"]),
+            (["--rates", "nan"], ["--rates", "nan"]),
+            (["--rates", "auto", "--start-rate", "0"], ["--start-rate", "0"]),
+            (["--rates", "1", "--requests", "1"], ["--requests", "1"]),
+            (["--rates", "1", "--speedup", "2"], ["--speedup", "--trace"]),
+            (["--trace", "t.csv", "--speedup", "-1"], ["--speedup", "-1"]),
+            (["--trace", "t.csv", "--rates", "1"], ["--trace", "--rates"]),
+            (["--trace", "t.csv", "--scale", "0.1"], ["--trace", "--scale"]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                said = self.refused(2, "bench", "arrivals", "--model", "m", *flags)
+                for word in words:
+                    self.assertIn(word, said)
+        self.assertIn("no-such-file.csv", self.refused(1, "bench", "arrivals", "--model", "m",
+                                                       "--trace", "no-such-file.csv"))
         self.assertIn("decode1_at0",
                       self.refused(2, "bench", "compare", "--model", "m", "--case", "decode9"))
         for flag in ("--requests", "--runs", "--scale"):
@@ -285,6 +304,48 @@ class WithAModel(unittest.TestCase):
             self.assertEqual(process.returncode, 130)
             self.assertEqual({path.name for path in pathlib.Path(folder).iterdir()},
                              {"steps.csv", "steps.jsonl"})
+
+    def test_arrivals_bench_adds_a_row_a_rate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = pathlib.Path(folder) / "service.csv"
+            trace.write_text("prompt_tokens,arrival_s,output_tokens\r\n5,10,2\r\n9000,10.1,1\r\n"
+                             "7,10.2,3\r\n")
+            small = ["bench", "arrivals", "--model", MODEL, "--max-batch", "2", "--out", folder]
+            done = run(*small, "--rates", "40,20", "--requests", "4", "--scale", "0.01",
+                       "--decode-kernel", "rows,split")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"2 rows, split: \d+\.\d\d requests/s served at most")
+            done = run(*small, "--trace", trace, "--speedup", "2")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("1 of 3 requests were left out", done.stdout)
+            with open(pathlib.Path(folder) / "arrivals.csv", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual([(row["decode_kernel"], row["rate"], row["completed"])
+                              for row in rows[:4]],
+                             [("rows", "40", "4"), ("rows", "20", "4"), ("split", "40", "4"),
+                              ("split", "20", "4")])
+            self.assertEqual((rows[4]["trace"], rows[4]["left_out"], rows[4]["generated_tokens"]),
+                             ("service.csv x2", "1", "5"))
+            for row in rows:
+                self.assertLess(float(row["queue_p50_s"]), float(row["first_token_p50_s"]))
+                self.assertLessEqual(float(row["pages_max"]), float(row["pages"]))
+            lines = (pathlib.Path(folder) / "arrivals.jsonl").read_text(encoding="utf-8")
+            kinds = [next(iter(json.loads(line))) for line in lines.splitlines()]
+            self.assertEqual(kinds, ["header", *["rate", "rate", "saturation"] * 2,
+                                     "header", "rate", "saturation"])
+
+    def test_an_interrupt_leaves_the_finished_rates(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(
+                [program, "bench", "arrivals", "--model", MODEL, "--rates", "50,0.001",
+                 "--requests", "3", "--scale", "0.01", "--out", folder],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertIn("rate 50", process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=TIMEOUT)
+            self.assertEqual(process.returncode, 130)
+            with open(pathlib.Path(folder) / "arrivals.csv", encoding="utf-8") as file:
+                self.assertEqual([row["rate"] for row in csv.DictReader(file)], ["50"])
 
     def test_every_gate_passes(self):
         golden = REPOSITORY / "tests" / "data" / "golden" / "smollm2-135m.jsonl"

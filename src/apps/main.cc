@@ -37,13 +37,15 @@ int Run(int argc, char** argv) {
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure the engine");
   bench.require_subcommand(1);
-  std::vector<Command> commands = {AddGenerateCommand(app),
-                                   AddInspectCommand(app),
-                                   AddRenderCommand(app),
-                                   AddTokenizeCommand(app),
-                                   AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
-                                   AddBenchCompareCommand(bench),
-                                   AddBenchStepsCommand(bench, {argv, static_cast<size_t>(argc)})};
+  std::vector<Command> commands = {
+      AddGenerateCommand(app),
+      AddInspectCommand(app),
+      AddRenderCommand(app),
+      AddTokenizeCommand(app),
+      AddBenchArrivalsCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchCompareCommand(bench),
+      AddBenchStepsCommand(bench, {argv, static_cast<size_t>(argc)})};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }

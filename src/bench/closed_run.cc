@@ -1,15 +1,10 @@
 #include "bench/closed_run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
-#include "base/narrow.h"
+#include "bench/run_requests.h"
 
 namespace decant {
 namespace {
@@ -34,64 +29,18 @@ class Recorder {
       times.tokens.push_back(*update.token);
       on_token_();
     }
-    if (!update.finish) return;
-    const std::lock_guard lock(mutex_);
-    ++ended_;
-    if (*update.finish != FinishReason::kBudget && fault_.ok()) {
-      fault_ =
-          Error(StatusCode::kInternal, "request {} of the batch ended by '{}' after {} tokens{}{}",
-                index, FinishReasonName(*update.finish), update.generated_tokens,
-                update.status.ok() ? "" : ": ", update.status.message());
-    }
-    // Under the lock: the waiting thread may destroy this object as soon as it has the lock.
-    wake_.notify_one();
+    if (update.finish) endings_.Ended(index, update);
   }
 
-  /// Waits until `submitted` requests have ended; calls `cancel` once if the person interrupts.
-  void Wait(size_t submitted, const std::function<void()>& cancel) {
-    bool cancelled = false;
-    std::unique_lock lock(mutex_);
-    while (ended_ < submitted) {
-      wake_.wait_for(lock, std::chrono::milliseconds(50));
-      if (!cancelled && InterruptRequested()) {
-        cancelled = true;
-        lock.unlock();
-        cancel();
-        lock.lock();
-      }
-    }
-  }
-
-  const Status& fault() const { return fault_; }
+  RunEndings& endings() { return endings_; }
   std::vector<RequestTimes> TakeTimes() { return std::move(times_); }
 
  private:
   const std::function<void()>& on_token_;
   const int64_t start_;
   std::vector<RequestTimes> times_;  // written by the engine's thread, read once all have ended
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  size_t ended_ = 0;
-  Status fault_;
+  RunEndings endings_;
 };
-
-/// The records of all steps from `first` on, once the engine has counted `generated` tokens: a step
-/// is recorded only after its last token was delivered.
-Expected<std::vector<StepRecord>> StepsSince(const Engine& engine, uint64_t first,
-                                             uint64_t generated) {
-  EngineStats stats = engine.Stats();
-  while (stats.generated_tokens < generated) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    stats = engine.Stats();
-  }
-  std::vector<StepRecord> steps = engine.Steps();
-  std::erase_if(steps, [&](const StepRecord& step) { return step.step < first; });
-  if (steps.size() != stats.steps() - first) {
-    return Error(StatusCode::kInternal, "the engine kept {} of the run's {} steps", steps.size(),
-                 stats.steps() - first);
-  }
-  return steps;
-}
 
 }  // namespace
 
@@ -102,12 +51,10 @@ Expected<ClosedRun> RunClosed(Engine& engine, const Workload& workload,
   Recorder recorder(workload.items.size(), on_token);
   Status refused;
   for (size_t i = 0; i < workload.items.size(); ++i) {
-    GenerateRequest request;
-    request.prompt = workload.items[i].prompt;
-    request.max_new_tokens = workload.items[i].budget;
-    request.ignore_end_of_text = true;
-    request.sink = [&recorder, i](const StreamUpdate& update) { recorder.Update(i, update); };
-    Expected<RequestId> id = engine.Submit(std::move(request));
+    Expected<RequestId> id =
+        engine.Submit(BenchRequest(workload.items[i], [&recorder, i](const StreamUpdate& update) {
+          recorder.Update(i, update);
+        }));
     if (!id.ok()) {
       refused = id.status().WithContext(fmt::format("request {} of {}", i, workload.name));
       break;
@@ -118,10 +65,9 @@ Expected<ClosedRun> RunClosed(Engine& engine, const Workload& workload,
     for (const RequestId id : ids) engine.Cancel(id);
   };
   if (!refused.ok()) cancel();
-  recorder.Wait(ids.size(), cancel);
+  recorder.endings().Wait(ids.size(), cancel);
   DECANT_RETURN_IF_ERROR(refused);
-  if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
-  DECANT_RETURN_IF_ERROR(recorder.fault());
+  DECANT_RETURN_IF_ERROR(recorder.endings().Outcome());
 
   ClosedRun run;
   run.requests = recorder.TakeTimes();

@@ -5,42 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/bench_engine.h"
 #include "bench/compare_case.h"
-#include "engine/fake_step_runner.h"
-#include "sched/fake_forward.h"
 
 namespace decant {
 namespace {
 
-constexpr int32_t kVocab = 100;
 const std::vector<Token> kAlphabet = {1, 2, 3, 4, 5};
-
-/// An engine that computes nothing but takes a known time for each step.
-class BenchEngine {
- public:
-  BenchEngine(int32_t max_batch, int32_t chunk_tokens, const FakeStepRunner::Options& options)
-      : forward_(kPages, kPageSize, max_batch, kVocab) {
-    EngineConfig config;
-    config.scheduler = {.max_batch = max_batch,
-                        .chunk_tokens = chunk_tokens,
-                        .limits = {.max_model_len = 4000, .vocab_size = kVocab}};
-    config.num_pages = kPages;
-    config.page_size = kPageSize;
-    config.end_of_text = {0, 1, 2, 3};
-    config.free_observer = [this](std::span<const int32_t> pages) { forward_.Poison(pages); };
-    engine_ = Engine::Create(std::move(config), std::make_unique<FakeStepRunner>(forward_, options),
-                             nullptr)
-                  .value();
-  }
-
-  Engine& operator*() { return *engine_; }
-
- private:
-  static constexpr int32_t kPages = 1000;
-  static constexpr int32_t kPageSize = 64;
-  FakeForward forward_;
-  std::unique_ptr<Engine> engine_;
-};
 
 TEST(ClosedRunTest, RunsEveryBudgetToItsEndAndTimesTheLast) {
   BenchEngine engine(4, 64, {.step_time = std::chrono::microseconds(200)});

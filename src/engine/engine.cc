@@ -172,6 +172,7 @@ Status Engine::LaunchNext() {
   const StepPlan& plan = scheduler_.Next();
   if (plan.empty()) return {};
   const int64_t planned = SteadyNanos();
+  NoteAdmissions(plan, planned);
   DECANT_ASSIGN_OR_RETURN(const Ticket ticket, runner_->Launch(plan));
   Flight flight{.ticket = ticket,
                 .launched_at = planned,
@@ -179,12 +180,22 @@ Status Engine::LaunchNext() {
                            .prompt_tokens = plan.prompt_tokens,
                            .decode_tokens = plan.decode_tokens,
                            .rows = Narrow<int32_t>(plan.rows.size()),
+                           .pages_in_use = PagesInUse(),
                            .plan = Seconds(start, planned),
                            .launch = Seconds(planned, SteadyNanos()),
                            .begin = start}};
   for (const PlannedRow& row : plan.rows) flight.record.cached_tokens += row.context_len;
   flights_.push_back(flight);
   return {};
+}
+
+/// Writes down when requests left the queue: a row with a prompt chunk may be its request's first.
+void Engine::NoteAdmissions(const StepPlan& plan, int64_t time) {
+  for (const PlannedRow& row : plan.rows) {
+    if (row.prompt_tokens.empty()) continue;
+    Stream& stream = FindStream(row.request);
+    if (!stream.admitted_time) stream.admitted_time = time;
+  }
 }
 
 /// Waits for the oldest step in flight and delivers its tokens.
@@ -253,6 +264,7 @@ void Engine::Send(StreamUpdate update) {
   DECANT_CHECK(!sample.ended, "sample {} of request {} has ended", update.sample, update.request);
   update.prompt_tokens = stream.prompt_tokens;
   update.generated_tokens = sample.generated_tokens;
+  update.admitted_time = stream.admitted_time;
   stream.sink(update);
   if (!update.finish) return;
   sample.ended = true;
@@ -304,7 +316,7 @@ void Engine::Fail(const Status& status) {
 /// Copies how things stand to where Stats finds it. mutex_ is held.
 void Engine::PublishGauges() {
   stats_.running = scheduler_.running();
-  stats_.pages_in_use = pool_.num_pages() - pool_.free_pages();
+  stats_.pages_in_use = PagesInUse();
 }
 
 }  // namespace decant

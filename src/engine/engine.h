@@ -45,6 +45,8 @@ struct StreamUpdate {
   int32_t prompt_tokens = 0;
   int32_t generated_tokens = 0;  ///< By this sample, this one included.
   int64_t time = 0;              ///< SteadyNanos when the step's result came, or of the ending.
+  /// SteadyNanos when the request's first step was planned; absent for one that ended in the queue.
+  std::optional<int64_t> admitted_time{};
 };
 
 /// Called on the engine's loop thread, without a lock held. It may call Submit, Cancel and the
@@ -134,6 +136,7 @@ class Engine {
     int32_t prompt_tokens = 0;
     std::vector<SampleStream> samples;
     int32_t alive = 0;  ///< Samples not ended.
+    std::optional<int64_t> admitted_time;
   };
 
   struct Arrival {
@@ -157,6 +160,8 @@ class Engine {
   void Loop();
   bool Receive();
   Status LaunchNext();
+  void NoteAdmissions(const StepPlan& plan, int64_t time);
+  int32_t PagesInUse() const { return pool_.num_pages() - pool_.free_pages(); }
   Status CompleteOldest();
   void Deliver(const TokenEvent& event, int64_t time);
   Stream& FindStream(RequestId id);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "sched/request.h"
@@ -17,6 +18,7 @@ struct StepRecord {
   int32_t decode_tokens = 0;
   int32_t rows = 0;
   int64_t cached_tokens = 0;  ///< Context lengths of the rows, added up.
+  int32_t pages_in_use = 0;   ///< Once its requests are admitted; a shared page counts once.
   double plan = 0;            ///< Scheduler::Next.
   double launch = 0;          ///< StepRunner::Launch.
   double wait = 0;            ///< Blocked in StepRunner::Wait.
@@ -36,18 +38,17 @@ struct StepRecord {
   double host() const { return plan + launch + deliver; }
 };
 
-/// The last records, oldest first, in memory of a fixed size.
+/// The last records, oldest first. Adding one takes the same time however many there are.
 class StepHistory {
  public:
   explicit StepHistory(size_t capacity) : capacity_(capacity) {}
 
   void Add(const StepRecord& record);
-  std::vector<StepRecord> Records() const;
+  std::vector<StepRecord> Records() const { return {records_.begin(), records_.end()}; }
 
  private:
   size_t capacity_;
-  size_t oldest_ = 0;  ///< Where the oldest record lies once the buffer is full.
-  std::vector<StepRecord> records_;
+  std::deque<StepRecord> records_;
 };
 
 /// Counts since the engine started, and how things stand now. A request of n samples counts n times
