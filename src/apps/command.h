@@ -27,6 +27,8 @@ Command AddRenderCommand(CLI::App& parent);
 Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
+Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddBenchPageProbeCommand(CLI::App& parent, std::span<const char* const> command);
 
 /// "gate" and its subcommands, one for each gate.
 std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* const> command);

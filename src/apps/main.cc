@@ -37,12 +37,15 @@ int Run(int argc, char** argv) {
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure the engine");
   bench.require_subcommand(1);
-  std::vector<Command> commands = {AddGenerateCommand(app),
-                                   AddInspectCommand(app),
-                                   AddRenderCommand(app),
-                                   AddTokenizeCommand(app),
-                                   AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
-                                   AddBenchCompareCommand(bench)};
+  std::vector<Command> commands = {
+      AddGenerateCommand(app),
+      AddInspectCommand(app),
+      AddRenderCommand(app),
+      AddTokenizeCommand(app),
+      AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchCompareCommand(bench),
+      AddBenchKernelCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchPageProbeCommand(bench, {argv, static_cast<size_t>(argc)})};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }
