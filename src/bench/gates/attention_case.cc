@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/check.h"
 #include "base/narrow.h"
 #include "base/random.h"
 #include "bench/gates/precision.h"
