@@ -28,6 +28,8 @@ Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
+Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddBenchPageProbeCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> command);
 
 /// "gate" and its subcommands, one for each gate.

@@ -17,8 +17,9 @@ import unittest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
-COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"], ["bench", "steps"],
-            ["generate"], ["inspect"], ["tokenize"],
+COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
+            ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
+            ["inspect"], ["tokenize"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -119,6 +120,76 @@ class WithoutAModel(unittest.TestCase):
         for flag in ("--requests", "--runs", "--scale"):
             self.assertIn(flag.strip("-"),
                           self.refused(2, "bench", "steps", "--model", "m", flag, "0"))
+
+    def test_names_the_flag_of_a_kernel_benchmark(self):
+        cases = [
+            (["kernel", "--lengths", "0"], ["--lengths", "0"]),
+            (["kernel", "--chunk", "1"], ["--chunk", "1"]),
+            (["kernel", "--batches", "two"], ["--batches", "two"]),
+            (["kernel", "--page-size", "0"], ["0", "1 to 65536"]),
+            (["kernel", "--heads", "7"], ["--heads 7", "--kv-heads 2"]),
+            (["kernel", "--head-dim", "48"], ["--head-dim", "48", "32"]),
+            (["kernel", "--decode-kernel", "fast"], ["--decode-kernel", "fast", "rows, split"]),
+            (["kernel", "--threads", "-1"], ["--threads", "-1"]),
+            (["page-probe", "--threads", "-1"], ["--threads", "-1"]),
+            (["page-probe", "--page-sizes", "big"], ["--page-sizes", "big"]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                said = self.refused(2, "bench", *flags)
+                for word in words:
+                    self.assertIn(word, said)
+        self.assertIn("CUDA", self.refused(1, "bench", "kernel", "--device", "cpu",
+                                           "--decode-kernel", "flash"))
+        self.assertIn("--dtype", self.refused(1, "bench", "kernel", "--device", "cpu", "--dtype",
+                                              "fp16"))
+
+    def bench_rows(self, folder: str, name: str, *arguments: str) -> list[dict[str, str]]:
+        """Runs a benchmark of kernels and returns name.csv, once it agrees with name.jsonl."""
+        done = run("bench", *arguments, "--device", "cpu", "--out", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path = pathlib.Path(folder) / name
+        with open(path.with_suffix(".csv"), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        lines = path.with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()
+        objects = [json.loads(line) for line in lines]
+        self.assertIn(arguments[0], objects[0]["header"]["command"])
+        self.assertEqual([entry["row"]["kernel"] for entry in objects if "row" in entry],
+                         [row["kernel"] for row in rows])
+        return rows
+
+    def test_kernel_bench_writes_a_row_a_case(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["kernel", "--layers", "2", "--lengths", "16,65", "--batches", "1,2",
+                         "--mixed-seeds", "1", "--chunk", "8", "--history", "0,30", "--repeats",
+                         "2"]
+            cases = [("16", "1"), ("65", "1"), ("mixed seed 1", "1"), ("16", "2"), ("65", "2"),
+                     ("mixed seed 1", "2")]
+            expected = [(kernel, *case) for case in cases for kernel in ("rows", "split")]
+            expected += [("prompt", "8 after 0", "1"), ("prompt", "8 after 30", "1")]
+            for repeat in (1, 2):
+                rows = self.bench_rows(folder, "kernel", *arguments)
+                self.assertEqual([(row["kernel"], row["lengths"], row["batch"]) for row in rows],
+                                 expected * repeat)
+            for row in rows:
+                self.assertEqual(int(row["bytes_per_layer"]), int(row["tokens"]) * 2 * 2 * 128 * 2)
+                self.assertLessEqual(float(row["us_min"]), float(row["us_per_layer"]))
+                self.assertAlmostEqual(float(row["us_per_layer"]) / float(row["floor_us"]),
+                                       float(row["times_floor"]), 6)
+
+    def test_page_probe_tells_refusals_from_what_works(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = self.bench_rows(folder, "page_probe", "page-probe", "--layers", "1",
+                                   "--page-sizes", "0,24,64", "--batch", "2", "--repeats", "1",
+                                   "--heads", "3", "--kv-heads", "1", "--head-dim", "64")
+            self.assertEqual([(row["page_size"], row["kernel"]) for row in rows],
+                             [(size, kernel) for size in ("0", "24", "64")
+                              for kernel in ("rows", "split", "prompt")])
+            for row in rows:
+                works = row["page_size"] != "0"
+                self.assertEqual(row["outcome"], "works" if works else "refused", row)
+                self.assertEqual(bool(row["us_per_layer"]), works)
+                self.assertEqual("1 to 65536" in row["message"], not works)
 
     def test_names_the_flag_of_a_gate(self):
         cases = [

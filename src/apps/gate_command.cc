@@ -50,16 +50,6 @@ struct GateFlags {
   int32_t max_prompt_tokens = 0;
 };
 
-Expected<std::vector<DecodeKernel>> FindKernels(const std::vector<std::string>& names,
-                                                const Device& device) {
-  std::vector<DecodeKernel> kernels;
-  for (const std::string& name : names) {
-    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name, device));
-    kernels.push_back(kernel);
-  }
-  return kernels;
-}
-
 Expected<GateWorkload> FindWorkload(const GateFlags& flags, std::string_view name) {
   constexpr int32_t kUniformPrompt = 256;
   constexpr int32_t kUniformBudget = 128;
@@ -89,7 +79,7 @@ Expected<GateReport> KernelGate(const GateFlags& flags) {
   options.seed = flags.seed;
   DECANT_ASSIGN_OR_RETURN(const Device device, FindDevice(flags.engine.device));
   DECANT_ASSIGN_OR_RETURN(const ComputeType type, FindComputeType(flags.engine.dtype));
-  DECANT_ASSIGN_OR_RETURN(options.kernels, FindKernels(flags.kernels, device));
+  DECANT_ASSIGN_OR_RETURN(options.kernels, FindDecodeKernels(flags.kernels, device));
   std::unique_ptr<Progress> progress;
   return RunKernelGate(MakeOpsFactory(device, type, flags.engine.threads), options,
                        [&progress](int32_t done, int32_t shapes) {
@@ -148,7 +138,7 @@ Expected<GateReport> PoisonGate(const GateFlags& flags) {
 Expected<GateReport> SamePagesGate(const GateFlags& flags) {
   SamePagesGateOptions options;
   DECANT_ASSIGN_OR_RETURN(options.engine, ToEngineOptions(flags.engine));
-  DECANT_ASSIGN_OR_RETURN(options.others, FindKernels(flags.kernels, options.engine.device));
+  DECANT_ASSIGN_OR_RETURN(options.others, FindDecodeKernels(flags.kernels, options.engine.device));
   DECANT_ASSIGN_OR_RETURN(options.workload, OneWorkload(flags));
   return RunSamePagesGate(LoadWithProgress, options);
 }

@@ -35,8 +35,7 @@ class CpuBackend : public Backend {
   std::unique_ptr<Ops> ops_;
 };
 
-Expected<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options,
-                                                  const OpsWrapper& wrapper) {
+Expected<std::unique_ptr<Ops>> MakeCpuOps(const BackendOptions& options) {
   if (options.compute_type == ComputeType::kF16) {
     return Error(StatusCode::kUnimplemented,
                  "--dtype fp16 is for --device cuda; the CPU computes in bf16, or in fp32 where it "
@@ -51,6 +50,12 @@ Expected<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options,
                                              .max_samples = options.max_samples});
   // Where the kernel is one that this backend lacks, this says so.
   DECANT_RETURN_IF_ERROR(ops->UseDecodeKernel(options.decode_kernel));
+  return ops;
+}
+
+Expected<std::unique_ptr<Backend>> MakeCpuBackend(const BackendOptions& options,
+                                                  const OpsWrapper& wrapper) {
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, MakeCpuOps(options));
   if (wrapper) ops = wrapper(std::move(ops), options.shape);
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(options, std::move(ops)));
 }
@@ -86,20 +91,22 @@ class CudaBackend : public Backend {
   std::unique_ptr<Ops> ops_;
 };
 
+Expected<std::unique_ptr<CudaOps>> MakeCudaOps(const BackendOptions& options) {
+  return CudaOps::Create(
+      {.shape = options.shape,
+       .type = options.compute_type == ComputeType::kBf16 ? CudaType::kBf16 : CudaType::kF16,
+       .decode_kernel = options.decode_kernel,
+       .device = options.device.ordinal,
+       .threads = options.threads,
+       .max_tokens = options.max_tokens,
+       .max_rows = options.max_rows,
+       .max_samples = options.max_samples,
+       .max_model_len = options.max_model_len});
+}
+
 Expected<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options,
                                                    const OpsWrapper& wrapper) {
-  DECANT_ASSIGN_OR_RETURN(
-      std::unique_ptr<CudaOps> cuda,
-      CudaOps::Create(
-          {.shape = options.shape,
-           .type = options.compute_type == ComputeType::kBf16 ? CudaType::kBf16 : CudaType::kF16,
-           .decode_kernel = options.decode_kernel,
-           .device = options.device.ordinal,
-           .threads = options.threads,
-           .max_tokens = options.max_tokens,
-           .max_rows = options.max_rows,
-           .max_samples = options.max_samples,
-           .max_model_len = options.max_model_len}));
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> cuda, MakeCudaOps(options));
   CudaOps& inner = *cuda;
   std::unique_ptr<Ops> ops = std::move(cuda);
   if (wrapper) ops = wrapper(std::move(ops), options.shape);
@@ -109,6 +116,16 @@ Expected<std::unique_ptr<Backend>> MakeCudaBackend(const BackendOptions& options
 #endif
 
 }  // namespace
+
+Expected<std::unique_ptr<Ops>> MakeOps(const BackendOptions& options) {
+  if (options.device.kind == DeviceKind::kCpu) return MakeCpuOps(options);
+#if DECANT_HAS_CUDA
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> ops, MakeCudaOps(options));
+  return std::unique_ptr<Ops>(std::move(ops));
+#else
+  return Error(StatusCode::kUnimplemented, "this build has no CUDA backend");
+#endif
+}
 
 Expected<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options,
                                                const OpsWrapper& wrapper) {

@@ -52,8 +52,11 @@ class Backend {
                                                            LogitsObserver observer) = 0;
 };
 
-/// Errors: the device cannot be used, lacks memory, or does not take the model's shape or the
-/// compute type.
+/// The operations alone, for benches and gates that run no model. Errors: the device cannot be
+/// used, lacks memory, or does not take the shape, the compute type or the decode kernel.
+Expected<std::unique_ptr<Ops>> MakeOps(const BackendOptions& options);
+
+/// Errors: as MakeOps.
 Expected<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options,
                                                const OpsWrapper& wrapper);
 

@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "base/run_header.h"
+
 #if DECANT_HAS_CUDA
 #include "ops/cuda/device.h"
 #endif
@@ -53,7 +55,8 @@ std::string DeviceName(const Device& device) {
     if (info.ok()) return info->name;
   }
 #endif
-  return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.ordinal);
+  if (device.kind == DeviceKind::kCpu) return DescribeMachine().cpu_model;
+  return fmt::format("cuda:{}", device.ordinal);
 }
 
 Expected<ComputeType> FindComputeType(std::string_view name) {

@@ -21,7 +21,7 @@ struct Device {
 /// in a build without it or on a machine without a GPU.
 Expected<Device> FindDevice(std::string_view name);
 
-/// What rows of results call it: "cpu", or the GPU's name, such as "NVIDIA H200".
+/// The processor or the GPU by its model, for rows of results: "NVIDIA H200".
 std::string DeviceName(const Device& device);
 
 /// Types that a backend may compute in.

@@ -12,6 +12,7 @@ namespace {
 constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit};
 constexpr Preset kFused{"fused", 64, DecodeKernel::kRows};
 constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash};
+constexpr Preset kPresets[] = {kDecant, kFused, kFlash};
 
 Status FlashUsable() {
 #if DECANT_HAS_CUDA
@@ -48,7 +49,7 @@ Expected<Preset> FindPreset(std::string_view name, const Device& device) {
     if (device.kind == DeviceKind::kCpu) return kDecant;
     return FlashUsable().ok() ? kFlash : kFused;
   }
-  for (const Preset& preset : {kDecant, kFused, kFlash}) {
+  for (const Preset& preset : kPresets) {
     if (preset.name != name) continue;
     DECANT_RETURN_IF_ERROR(CheckKernel(preset.decode_kernel, device, "--engine", name));
     return preset;
@@ -70,6 +71,23 @@ Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& dev
   }
   DECANT_RETURN_IF_ERROR(CheckKernel(*kernel, device, "--decode-kernel", name));
   return *kernel;
+}
+
+Expected<std::vector<DecodeKernel>> FindDecodeKernels(std::span<const std::string> names,
+                                                      const Device& device) {
+  std::vector<DecodeKernel> kernels;
+  for (const std::string& name : names) {
+    DECANT_ASSIGN_OR_RETURN(const DecodeKernel kernel, FindDecodeKernel(name, device));
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+int32_t PresetPageSize(DecodeKernel kernel) {
+  for (const Preset& preset : kPresets) {
+    if (preset.decode_kernel == kernel) return preset.page_size;
+  }
+  return kDecant.page_size;
 }
 
 }  // namespace decant

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/device.h"
@@ -24,6 +27,13 @@ Expected<Preset> FindPreset(std::string_view name, const Device& device);
 
 /// The decode kernel named `name`, for --decode-kernel. Errors as above.
 Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& device);
+
+/// The same for a list.
+Expected<std::vector<DecodeKernel>> FindDecodeKernels(std::span<const std::string> names,
+                                                      const Device& device);
+
+/// The page size of the preset that uses `kernel`.
+int32_t PresetPageSize(DecodeKernel kernel);
 
 /// The weight copies named "keep" or "bf16", for --weights.
 Expected<WeightCopies> FindWeightCopies(std::string_view name);

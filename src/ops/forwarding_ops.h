@@ -41,6 +41,7 @@ class ForwardingOps : public Ops {
     return inner_->AllocateCache(pages, page_size);
   }
   void PoisonPage(int32_t page) override { inner_->PoisonPage(page); }
+  void FillCache(const RandomRows& values) override { inner_->FillCache(values); }
   DType cache_type() const override { return inner_->cache_type(); }
   void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
                  std::span<const float> values) override {
@@ -90,6 +91,10 @@ class ForwardingOps : public Ops {
   StepCost Cost() const override { return inner_->Cost(); }
   double MeasureRate() override { return inner_->MeasureRate(); }
   double MeasureBandwidth() override { return inner_->MeasureBandwidth(); }
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
+                                               int32_t repeats) override {
+    return inner_->MeasureSeconds(calls, repeats);
+  }
   std::unique_ptr<OpsClock> MakeClock() override { return inner_->MakeClock(); }
   bool MarkAttention(OpsClock* clock) override { return inner_->MarkAttention(clock); }
   void EndPart(StepPart part) override { inner_->EndPart(part); }

@@ -1,5 +1,7 @@
 #include "ops/ops.h"
 
+#include "base/clock.h"
+
 namespace decant {
 
 std::span<const DecodeKernel> AllDecodeKernels() {
@@ -25,6 +27,18 @@ std::string_view DecodeKernelName(DecodeKernel kernel) {
       return "flash";
   }
   return "unknown";
+}
+
+Expected<std::vector<double>> Ops::MeasureSeconds(const std::function<void()>& calls,
+                                                  int32_t repeats) {
+  calls();
+  std::vector<double> seconds;
+  for (int32_t i = 0; i < repeats; ++i) {
+    const Stopwatch watch;
+    calls();
+    seconds.push_back(watch.Seconds());
+  }
+  return seconds;
 }
 
 }  // namespace decant

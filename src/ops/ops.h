@@ -153,6 +153,9 @@ class Ops {
   virtual Status AllocateCache(int32_t pages, int32_t page_size) = 0;
   /// Fills a page with NaN in every layer: gates do it to freed pages.
   virtual void PoisonPage(int32_t page) = 0;
+  /// Fills the pages of every layer with numbers of `values`; pages may get the same ones. For
+  /// benches.
+  virtual void FillCache(const RandomRows& values) = 0;
 
   /// The type that K and V are kept in. fp32 values written to a page are rounded to it.
   virtual DType cache_type() const = 0;
@@ -222,6 +225,12 @@ class Ops {
   virtual double MeasureRate() = 0;
   /// Bytes a second that reading memory reaches here, measured now.
   virtual double MeasureBandwidth() = 0;
+  /// Seconds that each of `repeats` runs of `calls` takes on the device, after one that is not
+  /// counted. `calls` makes calls of this object that only queue work (the step has begun), and
+  /// may be called any number of times, once at least. Where work runs as it is called, a clock
+  /// measures that. Errors: the device's; failed precondition where it cannot record the calls.
+  virtual Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
+                                                       int32_t repeats);
 
   // Measuring steps.
 

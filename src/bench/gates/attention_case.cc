@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
-#include "base/check.h"
 #include "base/narrow.h"
 #include "base/random.h"
 #include "bench/gates/precision.h"
@@ -71,19 +69,8 @@ Expected<PoisonedPages> PoisonedPages::Allocate(Ops& ops, const PageShape& shape
 
 std::vector<std::vector<int32_t>> PoisonedPages::Tables(std::span<const CaseRow> rows,
                                                         uint64_t seed) const {
-  std::vector<int32_t> order(pages_);
-  std::iota(order.begin(), order.end(), 0);
-  const CounterRng rng(seed);
-  for (int32_t i = pages_ - 1; i > 0; --i) std::swap(order[i], order[rng.Below(i, i + 1)]);
-  std::vector<std::vector<int32_t>> tables;
-  size_t taken = 0;
-  for (const CaseRow& row : rows) {
-    const auto count = static_cast<size_t>(CeilDiv(row.context_len, shape_.page_size));
-    DECANT_CHECK(taken + count <= order.size(), "{} pages are too few", pages_);
-    tables.emplace_back(order.begin() + static_cast<int64_t>(taken),
-                        order.begin() + static_cast<int64_t>(taken + count));
-    taken += count;
-  }
+  std::vector<std::vector<int32_t>> tables = ShuffledTables(rows, shape_.page_size, pages_, seed);
+  for (std::vector<int32_t>& table : tables) table.insert(table.end(), 2, kPoisonedEntry);
   return tables;
 }
 
@@ -94,33 +81,17 @@ AttentionCase::AttentionCase(Ops& ops, const DecoderShape& shape, const Poisoned
       pages_(pages),
       rows_(DecodeTokensFirst(std::move(rows))),
       seed_(seed),
-      tables_(pages.Tables(rows_, seed)) {
+      batch_(rows_, pages.Tables(rows_, seed)) {
   const int64_t width = int64_t{shape.heads} * shape.head_dim;
   std::vector<float> queries;
   for (size_t r = 0; r < rows_.size(); ++r) {
-    const CaseRow& row = rows_[r];
     const uint64_t content = CounterRng(seed_).Bits(r);
     WriteRow(r, content);
-    tables_[r].insert(tables_[r].end(), 2, kPoisonedEntry);
-    batch_rows_.push_back({.slot = static_cast<int32_t>(r),
-                           .query_start = static_cast<int32_t>(positions_.size()),
-                           .query_len = row.query_len,
-                           .context_len = row.context_len,
-                           .pages = tables_[r]});
-    for (int32_t i = 0; i < row.query_len; ++i) {
-      positions_.push_back(row.context_len - row.query_len + i);
-      token_rows_.push_back(static_cast<int32_t>(r));
-    }
     const size_t start = queries.size();
-    queries.resize(positions_.size() * width);
+    queries.resize(start + rows_[r].query_len * width);
     MakeQueries(r, content, std::span(queries).subspan(start));
   }
-  token_ids_.assign(positions_.size(), 0);
-  batch_.token_ids = token_ids_;
-  batch_.positions = positions_;
-  batch_.token_rows = token_rows_;
-  batch_.rows = batch_rows_;
-  ops_.BeginStep(batch_);
+  ops_.BeginStep(batch_.step());
   ops_.Upload(queries, ops_.queries());
   queries_.resize(queries.size());
   ops_.Download(ops_.queries(), queries_);
@@ -130,7 +101,7 @@ AttentionCase::AttentionCase(Ops& ops, const DecoderShape& shape, const Poisoned
 AttentionCase::~AttentionCase() {
   for (size_t r = 0; r < rows_.size(); ++r) {
     const int32_t used = CeilDiv(rows_[r].context_len, pages_.shape().page_size);
-    for (int32_t i = 0; i < used; ++i) ops_.PoisonPage(tables_[r][i]);
+    for (const int32_t page : batch_.step().rows[r].pages.first(used)) ops_.PoisonPage(page);
   }
 }
 
@@ -155,7 +126,7 @@ void AttentionCase::WriteRow(size_t row_index, uint64_t content) {
         }
       }
     });
-    ops_.WritePage(0, tables_[row_index][first / shape.page_size], keys, values);
+    ops_.WritePage(0, batch_.step().rows[row_index].pages[first / shape.page_size], keys, values);
   }
 }
 
@@ -181,9 +152,8 @@ void AttentionCase::ComputeReferences() {
   const AttentionRounding rounding{.probabilities = ops_.cache_type(),
                                    .output = ops_.attended().dtype};
   for (size_t r = 0; r < rows_.size(); ++r) {
-    const BatchRow& row = batch_rows_[r];
-    const KvHistory history =
-        ReadHistory(ops_, pages_.shape(), 0, tables_[r], rows_[r].context_len);
+    const BatchRow& row = batch_.step().rows[r];
+    const KvHistory history = ReadHistory(ops_, pages_.shape(), 0, row.pages, row.context_len);
     ops_.ParallelFor(int64_t{row.query_len} * shape_.heads, [&](int64_t item) {
       const int64_t token = row.query_start + item / shape_.heads;
       const auto head = static_cast<int32_t>(item % shape_.heads);
@@ -191,7 +161,7 @@ void AttentionCase::ComputeReferences() {
       const auto part = [&](std::vector<float>& all) {
         return std::span(all).subspan(at, shape_.head_dim);
       };
-      const int32_t visible = positions_[token] + 1;
+      const int32_t visible = batch_.step().positions[token] + 1;
       const int32_t kv_head = head / shape_.group();
       AttendPlainly(part(queries_), history, kv_head, visible, part(plain_));
       AttendRounded(part(queries_), history, kv_head, visible, rounding, part(rounded_));
@@ -206,7 +176,7 @@ std::vector<RowError> AttentionCase::Judge() {
   ops_.Attention(0, ops_.queries(), ops_.attended());
   ops_.Download(ops_.attended(), out);
   std::vector<RowError> errors;
-  for (const BatchRow& row : batch_rows_) {
+  for (const BatchRow& row : batch_.step().rows) {
     RowError result;
     double largest = 0;
     for (int64_t i = row.query_start * width; i < (row.query_start + row.query_len) * width; ++i) {

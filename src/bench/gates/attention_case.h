@@ -5,16 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/attention_batch.h"
 #include "bench/gates/plain_attention.h"
 #include "ops/ops.h"
 
 namespace decant {
-
-/// A row of an attention case: the last `query_len` of `context_len` positions are queries.
-struct CaseRow {
-  int32_t query_len = 1;
-  int32_t context_len = 1;
-};
 
 /// The pages that cases take theirs from, all of a freshly allocated and wholly poisoned cache of
 /// one layer.
@@ -23,7 +18,7 @@ class PoisonedPages {
   /// Allocates and poisons the cache of `ops`.
   static Expected<PoisonedPages> Allocate(Ops& ops, const PageShape& shape, int32_t pages);
 
-  /// Block tables for rows of so many positions: pages in random order, no two rows share one.
+  /// ShuffledTables, each with two poisoned entries past the row's pages.
   std::vector<std::vector<int32_t>> Tables(std::span<const CaseRow> rows, uint64_t seed) const;
 
   const PageShape& shape() const { return shape_; }
@@ -64,9 +59,10 @@ class AttentionCase {
   AttentionCase& operator=(const AttentionCase&) = delete;
   ~AttentionCase();
 
+  /// Decode tokens first.
   std::span<const CaseRow> rows() const { return rows_; }
 
-  /// Runs attention with the decode kernel in use and judges each row.
+  /// Runs attention with the decode kernel in use and judges each of rows().
   std::vector<RowError> Judge();
 
  private:
@@ -79,12 +75,7 @@ class AttentionCase {
   const PoisonedPages& pages_;
   std::vector<CaseRow> rows_;
   uint64_t seed_;
-  std::vector<std::vector<int32_t>> tables_;
-  std::vector<BatchRow> batch_rows_;
-  std::vector<int32_t> token_ids_;
-  std::vector<int32_t> positions_;
-  std::vector<int32_t> token_rows_;
-  StepBatch batch_;
+  AttentionBatch batch_;
   std::vector<float> queries_;  ///< [tokens, heads * head_dim], as the backend keeps them.
   std::vector<float> plain_;    ///< [tokens, heads * head_dim]
   std::vector<float> rounded_;  ///< likewise

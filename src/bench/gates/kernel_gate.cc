@@ -70,12 +70,6 @@ std::vector<Rows> PromptSteps(const KernelGateOptions& options) {
   return steps;
 }
 
-int32_t PagesOf(const Rows& rows, int32_t page_size) {
-  int32_t pages = 0;
-  for (const CaseRow& row : rows) pages += CeilDiv(row.context_len, page_size);
-  return pages;
-}
-
 /// A line of the table.
 struct Line {
   int64_t rows = 0;
@@ -94,18 +88,11 @@ class KernelGate {
   }
 
   Status RunShape(int32_t head_dim, int32_t group, int32_t page_size) {
-    DecoderShape shape;
-    shape.layers = 1;
-    shape.heads = group * options_.kv_heads;
-    shape.kv_heads = options_.kv_heads;
-    shape.head_dim = head_dim;
-    // Attention alone is used; what the rest would need stays small.
-    shape.hidden = shape.intermediate = shape.vocab = 64;
     const int32_t longest = *std::ranges::max_element(options_.lengths);
     // The poisoned entries past a row's pages fit into a table too.
-    shape.max_positions = (CeilDiv(longest, page_size) + 2) * page_size;
-    shape.norm_epsilon = 1e-5F;
-    shape.rope_frequencies.assign(head_dim / 2, 0.0F);
+    const DecoderShape shape =
+        AttentionOnlyShape(1, group * options_.kv_heads, options_.kv_heads, head_dim,
+                           (CeilDiv(longest, page_size) + 2) * page_size);
 
     const std::vector<Rows> decode = DecodeSteps(options_);
     const std::vector<Rows> prompts = PromptSteps(options_);
@@ -220,11 +207,12 @@ class KernelGate {
       }
       const std::vector<RowError> errors = attention.Judge();
       for (size_t r = 0; r < errors.size(); ++r) {
-        const bool decode = rows[r].query_len == 1;
+        const CaseRow& row = attention.rows()[r];
+        const bool decode = row.query_len == 1;
         // Prompt rows do not depend on the decode kernel.
         if (!decode && kernel != kernels.front()) continue;
         const std::string name(decode ? DecodeKernelName(kernel) : "prompt");
-        Count(name, shape.head_dim, cache.shape().page_size, rows[r], errors[r], context);
+        Count(name, shape.head_dim, cache.shape().page_size, row, errors[r], context);
       }
     }
   }

@@ -48,6 +48,7 @@ class CpuOps : public Ops {
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { cache_.Poison(page); }
+  void FillCache(const RandomRows& values) override { cache_.Fill(values, pool_); }
   DType cache_type() const override { return DType::kBf16; }
   void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
                  std::span<const float> values) override {

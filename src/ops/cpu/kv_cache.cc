@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 
@@ -127,11 +128,18 @@ void CpuKvCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
   });
 }
 
+void CpuKvCache::Fill(const RandomRows& values, ThreadPool& pool) {
+  std::vector<Bf16> content(PageSize());
+  for (size_t i = 0; i < content.size(); ++i) content[i] = ToBf16(values.Value(i));
+  Bf16* const cache = buffer_.As<Bf16>().data();
+  pool.Run(int64_t{layers_} * pages_,
+           [&](int64_t item, int) { std::ranges::copy(content, cache + item * PageSize()); });
+}
+
 void CpuKvCache::Poison(int32_t page) {
   DECANT_CHECK(page >= 0 && page < pages_, "page {} of {}", page, pages_);
-  const int64_t size = int64_t{2} * kv_heads_ * page_size_ * head_dim_;
   for (int32_t layer = 0; layer < layers_; ++layer) {
-    std::fill_n(buffer_.As<Bf16>().data() + HeadOffset(layer, page, 0), size, kPoisonBf16);
+    std::fill_n(buffer_.As<Bf16>().data() + HeadOffset(layer, page, 0), PageSize(), kPoisonBf16);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <span>
 
 #include "ops/cpu/cpu_kernels.h"
+#include "ops/cpu/thread_pool.h"
+#include "ops/ops.h"
 #include "tensor/bf16.h"
 #include "tensor/host_buffer.h"
 
@@ -40,6 +42,9 @@ class CpuKvCache {
                  std::span<const float> values);
   void ReadPage(int32_t layer, int32_t page, std::span<float> keys, std::span<float> values) const;
 
+  /// Fills every page with numbers of `values`, the same ones.
+  void Fill(const RandomRows& values, ThreadPool& pool);
+
   /// Fills a page with NaN in every layer.
   void Poison(int32_t page);
 
@@ -56,6 +61,8 @@ class CpuKvCache {
     if (!blocked()) return static_cast<int64_t>(slot) * head_dim_ + dim;
     return (static_cast<int64_t>(slot / 2) * head_dim_ + dim) * 2 + slot % 2;
   }
+  /// Bf16s of a page in one layer, K and V.
+  int64_t PageSize() const { return 2 * PageElements(); }
   int64_t PageElements() const { return static_cast<int64_t>(page_size_) * kv_heads_ * head_dim_; }
   /// Calls visit(place in buffer_ of the K, of the V, index into [page_size, kv_heads, head_dim])
   /// for every element of a page.

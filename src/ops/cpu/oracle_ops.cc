@@ -139,6 +139,10 @@ void OracleOps::PoisonPage(int32_t page) {
   }
 }
 
+void OracleOps::FillCache(const RandomRows& values) {
+  for (size_t i = 0; i < cache_.size(); ++i) cache_[i] = values.Value(i);
+}
+
 void OracleOps::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
                           std::span<const float> values) {
   const int64_t dim = shape_.head_dim;

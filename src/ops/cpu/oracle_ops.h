@@ -36,6 +36,7 @@ class OracleOps : public Ops {
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override;
+  void FillCache(const RandomRows& values) override;
   /// In which nothing written is lost; with kBf16, what NormQkvRopeAppend writes is rounded before.
   DType cache_type() const override { return DType::kF32; }
   void WritePage(int32_t layer, int32_t page, std::span<const float> keys,

@@ -98,6 +98,11 @@ Status CudaCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
   return {};
 }
 
+Status CudaCache::Fill(const RandomRows& values, const CudaStream& stream) {
+  LaunchRandomFill(type_, values, bytes() / kElementBytes, buffer_.data(), stream.get());
+  return CudaStatus(cudaGetLastError(), "filling the pool");
+}
+
 Status CudaCache::Poison(int32_t page, const CudaStream& stream) {
   for (int32_t layer = 0; layer < layers_; ++layer) {
     LaunchPoison(PageAt(layer, page), 2 * half_page(), stream.get());

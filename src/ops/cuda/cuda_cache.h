@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/step_arrays.h"
+#include "ops/ops.h"
 #include "tensor/tensor_view.h"
 
 namespace decant {
@@ -31,6 +32,8 @@ class CudaCache {
   Status ReadPage(int32_t layer, int32_t page, std::span<float> keys, std::span<float> values,
                   const CudaStream& stream) const;
 
+  /// Fills all pages with random numbers. Does not wait.
+  Status Fill(const RandomRows& values, const CudaStream& stream);
   /// Fills a page with NaN in every layer. Does not wait.
   Status Poison(int32_t page, const CudaStream& stream);
 

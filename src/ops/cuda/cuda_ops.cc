@@ -107,8 +107,8 @@ Status CudaOps::Initialise() {
   DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
   DECANT_RETURN_IF_ERROR(
       CudaStatus(cudaMemset(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
-  DECANT_ASSIGN_OR_RETURN(
-      sampler_, CudaSampler::Create({.max_rows = max_rows_, .vocab = shape_.vocab}));
+  DECANT_ASSIGN_OR_RETURN(sampler_,
+                          CudaSampler::Create({.max_rows = max_rows_, .vocab = shape_.vocab}));
 
   const int32_t half = shape_.head_dim / 2;
   DECANT_CHECK(static_cast<int32_t>(shape_.rope_frequencies.size()) == half,
@@ -468,52 +468,6 @@ StepCost CudaOps::Cost() const {
   cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
                     4 * attention_work_.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
-}
-
-double CudaOps::MeasureRate() {
-  constexpr int64_t kSide = 8192;
-  constexpr int kRepeats = 10;
-  const auto measure = [&]() -> Expected<double> {
-    constexpr size_t kBytes = size_t{kSide} * kSide * kElementBytes;
-    DECANT_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
-    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(kBytes, "measuring"));
-    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(kBytes, "measuring"));
-    LaunchRandomFill(type_, {.seed = 1, .limit = 1}, kSide * kSide, memory.data(), stream_.get());
-    LaunchRandomFill(type_, {.seed = 2, .limit = 1}, kSide * kSide, input.data(), stream_.get());
-    const CudaWeight weight(std::move(memory), kSide, kSide);
-    DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
-    DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
-    for (int i = 0; i <= kRepeats; ++i) {
-      if (i == 1) DECANT_RETURN_IF_ERROR(begin.Record(stream_));
-      DECANT_RETURN_IF_ERROR(
-          linear_->Run(weight, input.data(), kSide, LinearOutput::kElement, output.data()));
-    }
-    DECANT_RETURN_IF_ERROR(end.Record(stream_));
-    DECANT_RETURN_IF_ERROR(end.Wait());
-    return 2.0 * kSide * kSide * kSide * kRepeats / end.SecondsSince(begin);
-  };
-  const Expected<double> rate = measure();
-  return rate.ok() ? *rate : 0;
-}
-
-double CudaOps::MeasureBandwidth() {
-  constexpr size_t kBytes = size_t{2} << 30;
-  constexpr int kRepeats = 10;
-  const auto measure = [&]() -> Expected<double> {
-    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
-    DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(memory.data(), 0, kBytes), "clearing memory"));
-    DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
-    DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
-    for (int i = 0; i <= kRepeats; ++i) {
-      if (i == 1) DECANT_RETURN_IF_ERROR(begin.Record(stream_));
-      LaunchReadAll(memory.data(), kBytes, last_tokens(), stream_.get());
-    }
-    DECANT_RETURN_IF_ERROR(end.Record(stream_));
-    DECANT_RETURN_IF_ERROR(end.Wait());
-    return static_cast<double>(kBytes) * kRepeats / end.SecondsSince(begin);
-  };
-  const Expected<double> rate = measure();
-  return rate.ok() ? *rate : 0;
 }
 
 std::unique_ptr<OpsClock> CudaOps::MakeClock() {

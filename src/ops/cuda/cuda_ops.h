@@ -59,6 +59,7 @@ class CudaOps : public Ops {
   Status FinishLoading() override;
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { Note(cache_.Poison(page, stream_)); }
+  void FillCache(const RandomRows& values) override { Note(cache_.Fill(values, stream_)); }
   DType cache_type() const override { return dtype_; }
   void WritePage(int32_t layer, int32_t page, std::span<const float> keys,
                  std::span<const float> values) override;
@@ -86,6 +87,9 @@ class CudaOps : public Ops {
   StepCost Cost() const override;
   double MeasureRate() override;
   double MeasureBandwidth() override;
+  /// Records the calls as a graph, and times launches of it.
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
+                                               int32_t repeats) override;
   std::unique_ptr<OpsClock> MakeClock() override;
   bool MarkAttention(OpsClock* clock) override;
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;

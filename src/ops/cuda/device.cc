@@ -105,6 +105,37 @@ Status CudaStream::Synchronize() const {
   return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device");
 }
 
+Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
+                                      const std::function<void()>& calls) {
+  // Other threads' calls do not end this recording.
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                 "beginning to record a graph"));
+  calls();
+  cudaGraph_t recorded = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
+  CudaGraph graph;
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  if (error == cudaSuccess) return graph;
+  cudaGetLastError();  // clears it: nothing ran, the stream can go on
+  return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
+               cudaGetErrorString(error));
+}
+
+CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
+  std::swap(graph_, other.graph_);
+  return *this;
+}
+
+CudaGraph::~CudaGraph() {
+  if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+}
+
+Status CudaGraph::Launch(const CudaStream& stream) const {
+  return CudaStatus(cudaGraphLaunch(graph_, stream.get()), "launching a graph");
+}
+
 Expected<CudaEvent> CudaEvent::Create() {
   CudaEvent event;
   DECANT_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&event.event_), "creating an event"));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -87,6 +88,26 @@ class CudaStream {
 
  private:
   cudaStream_t stream_ = nullptr;
+};
+
+/// Work of a stream that was recorded once and can be launched often. Move-only.
+class CudaGraph {
+ public:
+  CudaGraph() = default;
+  /// Records what `calls` queues on `stream`, which does not run meanwhile. Errors: failed
+  /// precondition, with CUDA's words, where something that `calls` does cannot be recorded: it
+  /// waits, allocates or uses another stream.
+  static Expected<CudaGraph> Record(const CudaStream& stream, const std::function<void()>& calls);
+  CudaGraph(CudaGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  CudaGraph& operator=(CudaGraph&& other) noexcept;
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph();
+
+  Status Launch(const CudaStream& stream) const;
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
 };
 
 /// A point in a stream, with the time it was passed. Move-only.
