@@ -34,6 +34,15 @@ class BenchEngine {
 
   Engine& operator*() { return *engine_; }
 
+  /// What a request should get, computed token by token.
+  std::vector<Token> Answer(const WorkItem& item) const {
+    std::vector<Token> history = item.prompt;
+    for (int32_t i = 0; i < item.budget; ++i) {
+      history.push_back(forward_.NextToken(history, {}, static_cast<uint64_t>(i)));
+    }
+    return {history.begin() + std::ssize(item.prompt), history.end()};
+  }
+
  private:
   static constexpr int32_t kPages = 1000;
   static constexpr int32_t kPageSize = 64;
@@ -52,7 +61,9 @@ TEST(ClosedRunTest, RunsEveryBudgetToItsEndAndTimesTheLast) {
     EXPECT_EQ(tokens, workload.budget_tokens());
     ASSERT_EQ(run->requests.size(), workload.items.size());
     double last = 0;
-    for (const RequestTimes& times : run->requests) {
+    for (size_t i = 0; i < run->requests.size(); ++i) {
+      const RequestTimes& times = run->requests[i];
+      EXPECT_EQ(times.tokens, engine.Answer(workload.items[i]));
       EXPECT_GT(times.first_token, 0);
       EXPECT_GE(times.last_token, times.first_token);
       last = std::max(last, times.last_token);
