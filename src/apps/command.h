@@ -27,6 +27,8 @@ Command AddRenderCommand(CLI::App& parent);
 Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
+Command AddParityCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddScoreCommand(CLI::App& parent, std::span<const char* const> command);
 
 /// "gate" and its subcommands, one for each gate.
 std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* const> command);

@@ -42,7 +42,9 @@ int Run(int argc, char** argv) {
                                    AddRenderCommand(app),
                                    AddTokenizeCommand(app),
                                    AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
-                                   AddBenchCompareCommand(bench)};
+                                   AddBenchCompareCommand(bench),
+                                   AddParityCommand(app, {argv, static_cast<size_t>(argc)}),
+                                   AddScoreCommand(app, {argv, static_cast<size_t>(argc)})};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }

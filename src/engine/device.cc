@@ -1,5 +1,7 @@
 #include "engine/device.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #if DECANT_HAS_CUDA
@@ -42,6 +44,16 @@ Expected<Device> FindDevice(std::string_view name) {
   }
   DECANT_RETURN_IF_ERROR(CudaUsable());
   return device;
+}
+
+std::string DeviceName(const Device& device) {
+#if DECANT_HAS_CUDA
+  if (device.kind == DeviceKind::kCuda) {
+    const Expected<CudaDeviceInfo> info = OpenCudaDevice(device.ordinal);
+    if (info.ok()) return info->name;
+  }
+#endif
+  return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.ordinal);
 }
 
 Expected<ComputeType> FindComputeType(std::string_view name) {

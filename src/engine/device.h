@@ -21,6 +21,9 @@ struct Device {
 /// in a build without it or on a machine without a GPU.
 Expected<Device> FindDevice(std::string_view name);
 
+/// What rows of results call it: "cpu", or the GPU's name, such as "NVIDIA H200".
+std::string DeviceName(const Device& device);
+
 /// Types that a backend may compute in.
 enum class ComputeType { kAuto, kF16, kBf16 };
 
