@@ -59,7 +59,7 @@ std::string SettingsOf(const std::vector<TokenRow>& rows) {
 }
 
 std::string Percent(const ParityCount& count) {
-  return fmt::format("{:.1f}%", 100 * count.share());
+  return count.requests == 0 ? "-" : fmt::format("{:.1f}%", 100 * count.share());
 }
 
 std::string CountTable(const Parity& parity) {
@@ -239,7 +239,9 @@ Status RunParity(const ParityFlags& flags, std::span<const char* const> command)
 
   JsonObject summary = SummaryJson(parity, flags);
   Judgement judgement;
-  if (options && !parity.flips.empty()) {
+  if (options && parity.flips.empty()) {
+    std::printf("no request differs: there is nothing to ask the model\n");
+  } else if (options) {
     DECANT_ASSIGN_OR_RETURN(judgement, AskModel(*options, parity));
   }
   const std::vector<FlipFinding>& findings = judgement.findings;
