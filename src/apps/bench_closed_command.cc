@@ -19,6 +19,7 @@
 #include "bench/machine_probe.h"
 #include "bench/prompt_alphabet.h"
 #include "bench/step_summary.h"
+#include "bench/token_rows.h"
 #include "bench/workload.h"
 
 namespace decant {
@@ -31,6 +32,7 @@ struct ClosedFlags {
   std::vector<int32_t> batch_sizes = {8, 32};
   int32_t warm_ups = 2;
   int32_t runs = 5;
+  bool tokens = false;
   std::string out{};
 };
 
@@ -50,8 +52,9 @@ Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
 /// Takes the measurements of one command and keeps what it needs for the tables at the end.
 class ClosedBench {
  public:
-  ClosedBench(const ClosedFlags& flags, const ClosedPlan& plan, ClosedResults results)
-      : flags_(flags), plan_(plan), results_(std::move(results)) {}
+  ClosedBench(const ClosedFlags& flags, const ClosedPlan& plan, ClosedResults results,
+              std::optional<TokenFile> tokens)
+      : flags_(flags), plan_(plan), results_(std::move(results)), tokens_(std::move(tokens)) {}
 
   /// All batch sizes on one engine.
   Status RunEngine(const EngineOptions& options) {
@@ -72,6 +75,7 @@ class ClosedBench {
         "\nfloor: bytes at %.1f GB/s read from memory, operations at %.0f GFLOP/s, both "
         "measured here just now\n",
         rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
+    if (tokens_) DECANT_RETURN_IF_ERROR(tokens_->Close());
     return results_.Close();
   }
 
@@ -106,6 +110,7 @@ class ClosedBench {
       steps.insert(steps.end(), result.steps.begin(), result.steps.end());
       batch.runs.push_back(result.wall_seconds);
       DECANT_RETURN_IF_ERROR(results_.AddRun(batch, result, SummarizeSteps(result.steps, rates_)));
+      if (batch.runs.size() == 1) DECANT_RETURN_IF_ERROR(AddTokens(batch, workload, result));
     }
     progress.Finish();
     batch.steps = SummarizeSteps(steps, rates_);
@@ -116,19 +121,42 @@ class ClosedBench {
     return Status();
   }
 
+  Status AddTokens(const ClosedBatch& batch, const Workload& workload, const ClosedRun& result) {
+    if (!tokens_) return Status();
+    const TokenRun run{.workload = batch.workload,
+                       .options = plan_.workload.options,
+                       .load = fmt::format("batch of {}", batch.batch_size),
+                       .decode_kernel = batch.decode_kernel,
+                       .page_size = batch.page_size,
+                       .max_batch = batch.max_batch,
+                       .chunk_tokens = batch.chunk_tokens};
+    for (size_t i = 0; i < workload.items.size(); ++i) {
+      DECANT_RETURN_IF_ERROR(tokens_->Add(run, static_cast<int32_t>(i), workload.items[i].prompt,
+                                          result.requests[i].tokens));
+    }
+    return Status();
+  }
+
   const ClosedFlags& flags_;
   const ClosedPlan& plan_;
   ClosedResults results_;
+  std::optional<TokenFile> tokens_;
   MachineRates rates_;
   std::vector<ClosedBatch> batches_;
 };
 
 Status BenchClosed(const ClosedFlags& flags, std::span<const char* const> command) {
+  if (flags.tokens && flags.out.empty()) {
+    return InvalidArgument("--tokens needs --out, the folder that tokens.jsonl goes to");
+  }
   DECANT_ASSIGN_OR_RETURN(const ClosedPlan plan, ReadFlags(flags));
-  DECANT_ASSIGN_OR_RETURN(
-      ClosedResults results,
-      ClosedResults::Open(flags.out, MakeRunHeader(command, plan.workload.options.seed)));
-  ClosedBench bench(flags, plan, std::move(results));
+  const RunHeader header = MakeRunHeader(command, plan.workload.options.seed);
+  DECANT_ASSIGN_OR_RETURN(ClosedResults results, ClosedResults::Open(flags.out, header));
+  std::optional<TokenFile> tokens;
+  if (flags.tokens) {
+    DECANT_ASSIGN_OR_RETURN(tokens, TokenFile::Open(flags.out, header));
+  }
+  ClosedBench bench(flags, plan, std::move(results), std::move(tokens));
   for (const EngineOptions& options : plan.engines) {
     DECANT_RETURN_IF_ERROR(bench.RunEngine(options));
   }
@@ -161,6 +189,9 @@ Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> com
          "Folder for the raw rows: adds to runs.csv (a line a run) and runs.jsonl (a header "
          "of machine, commit, flags and seed; a line a run; a line a batch)")
       ->type_name("DIR");
+  app.add_flag("--tokens", flags->tokens,
+               "Also add to tokens.jsonl what each request of a batch's first run that counts got, "
+               "for decant parity");
   app.footer(
       "Examples:\n"
       "  decant bench closed --model M.gguf --mixed-seed 0 --batch-size 8,32\n"

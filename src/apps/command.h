@@ -31,6 +31,8 @@ Command AddBenchCompareCommand(CLI::App& parent);
 Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchPageProbeCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddParityCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddScoreCommand(CLI::App& parent, std::span<const char* const> command);
 
 /// "gate" and its subcommands, one for each gate.
 std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* const> command);

@@ -19,7 +19,7 @@ MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
-            ["inspect"], ["tokenize"],
+            ["inspect"], ["parity"], ["score"], ["tokenize"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -90,6 +90,7 @@ class WithoutAModel(unittest.TestCase):
             (["--batch-size", "0"], ["--batch-size", "0"]),
             (["--runs", "0"], ["--runs", "0"]),
             (["--decode-kernel", "rows,fast"], ["--decode-kernel", "fast"]),
+            (["--tokens"], ["--tokens", "--out"]),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):
@@ -190,6 +191,24 @@ class WithoutAModel(unittest.TestCase):
                 self.assertEqual(row["outcome"], "works" if works else "refused", row)
                 self.assertEqual(bool(row["us_per_layer"]), works)
                 self.assertEqual("1 to 65536" in row["message"], not works)
+
+    def test_names_the_flag_of_a_score(self):
+        score = ["score", "--model", "m"]
+        self.assertIn("--text", self.refused(2, *score))
+        self.assertIn("--through", self.refused(2, *score, "--prompt", "x", "--through", "fast"))
+        self.assertIn("--prompt", self.refused(2, *score, "--prompt", "x", "--text", "y"))
+        self.assertIn("no-such-file", self.refused(1, *score, "--text", "no-such-file"))
+
+    def test_parity_names_the_file_and_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tokens.jsonl"
+            path.write_text('{"header": {}}\n{"request": {"workload": 5}}\n')
+            said = self.refused(1, "parity", folder, path)
+            self.assertIn("tokens.jsonl, line 2", said)
+            self.assertIn("'workload'", said)
+            none = pathlib.Path(folder) / "none"
+            self.assertIn("none: cannot be read", self.refused(1, "parity", none, path))
+            self.assertIn("B", self.refused(2, "parity", path))
 
     def test_names_the_flag_of_a_gate(self):
         cases = [
@@ -417,6 +436,51 @@ class WithAModel(unittest.TestCase):
             self.assertEqual(process.returncode, 130)
             with open(pathlib.Path(folder) / "arrivals.csv", encoding="utf-8") as file:
                 self.assertEqual([row["rate"] for row in csv.DictReader(file)], ["50"])
+
+    def test_parity_compares_the_tokens_of_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tokens.jsonl"
+            done = run("bench", "closed", "--model", MODEL, "--scale", "0.05", "--batch-size", "2,3",
+                       "--decode-kernel", "rows,split", "--warm-ups", "0", "--runs", "1", "--tokens",
+                       "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self.assertEqual(len(lines), 1 + 2 * (2 + 3))
+            done = run("parity", folder, folder, "--kernel-a", "rows", "--kernel-b", "split")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"all +5 +\d")
+            self.assertIn("rows, pages of 64", done.stdout)
+
+            row = json.loads(lines[-1])
+            row["request"]["tokens"][1] ^= 1
+            forged = pathlib.Path(folder) / "forged.jsonl"
+            forged.write_text("\n".join([*lines[:-1], json.dumps(row)]) + "\n", encoding="utf-8")
+            done = run("parity", path, forged, "--model", MODEL, "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("flip sites: 1", done.stdout)
+            header, flip, summary = (json.loads(line) for line in (
+                pathlib.Path(folder) / "parity.jsonl").read_text().splitlines())
+            self.assertIn("parity", header["header"]["command"])
+            self.assertEqual((flip["flip"]["index"], flip["flip"]["position"]), (2, 1))
+            self.assertGreater(flip["flip"]["logprob_a"], flip["flip"]["logprob_b"])
+            self.assertEqual((summary["summary"]["requests"], summary["summary"]["differ"]), (10, 1))
+
+    def test_score_agrees_through_every_kernel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = "The sea is blue because it reflects the sky, as everybody knows."
+            done = run("score", "--model", MODEL, "--prompt", text, "--decode-kernel", "rows,split",
+                       "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(pathlib.Path(folder) / "score.csv", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual([(row["through"], row["decode_kernel"]) for row in rows],
+                             [("prompt", "rows"), ("decode", "rows"), ("decode", "split")])
+            for row in rows:
+                self.assertAlmostEqual(float(row["sum_logprob"]), float(rows[0]["sum_logprob"]),
+                                       delta=0.5)
+                self.assertTrue(10 < float(row["perplexity"]) < 100, row)
+            self.assertEqual(rows[0]["largest_difference"], "")
+            self.assertLess(float(rows[1]["largest_difference"]), 0.3)
 
     def test_every_gate_passes(self):
         golden = REPOSITORY / "tests" / "data" / "golden" / "smollm2-135m.jsonl"

@@ -40,7 +40,9 @@ int Run(int argc, char** argv) {
   std::vector<Command> commands = {
       AddGenerateCommand(app),
       AddInspectCommand(app),
+      AddParityCommand(app, {argv, static_cast<size_t>(argc)}),
       AddRenderCommand(app),
+      AddScoreCommand(app, {argv, static_cast<size_t>(argc)}),
       AddTokenizeCommand(app),
       AddBenchArrivalsCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),

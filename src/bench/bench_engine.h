@@ -4,7 +4,9 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "bench/workload.h"
 #include "engine/engine.h"
 #include "engine/fake_step_runner.h"
 #include "sched/fake_forward.h"
@@ -31,6 +33,15 @@ class BenchEngine {
 
   Engine& operator*() { return *engine_; }
   Engine* operator->() { return engine_.get(); }
+
+  /// What a request should get, computed token by token.
+  std::vector<Token> Answer(const WorkItem& item) const {
+    std::vector<Token> history = item.prompt;
+    for (int32_t i = 0; i < item.budget; ++i) {
+      history.push_back(forward_.NextToken(history, {}, static_cast<uint64_t>(i)));
+    }
+    return {history.begin() + std::ssize(item.prompt), history.end()};
+  }
 
  private:
   static constexpr int32_t kVocab = 100;

@@ -13,8 +13,12 @@ namespace {
 /// before every sink has had its last call.
 class Recorder {
  public:
-  Recorder(size_t requests, const std::function<void()>& on_token)
-      : on_token_(on_token), start_(SteadyNanos()), times_(requests) {}
+  Recorder(const Workload& workload, const std::function<void()>& on_token)
+      : on_token_(on_token), start_(SteadyNanos()), times_(workload.items.size()) {
+    for (size_t i = 0; i < times_.size(); ++i) {
+      times_[i].tokens.reserve(static_cast<size_t>(workload.items[i].budget));
+    }
+  }
 
   void Update(size_t index, const StreamUpdate& update) {
     const double now = static_cast<double>(update.time - start_) * 1e-9;
@@ -48,7 +52,7 @@ Expected<ClosedRun> RunClosed(Engine& engine, const Workload& workload,
                               const std::function<void()>& on_token) {
   const EngineStats before = engine.Stats();
   std::vector<RequestId> ids;
-  Recorder recorder(workload.items.size(), on_token);
+  Recorder recorder(workload, on_token);
   Status refused;
   for (size_t i = 0; i < workload.items.size(); ++i) {
     Expected<RequestId> id =

@@ -10,7 +10,7 @@
 
 namespace decant {
 
-/// When things happened to one request, in seconds from the moment the batch was handed over.
+/// What one request got, and when, in seconds from the moment the batch was handed over.
 struct RequestTimes {
   double first_token = 0;
   double last_token = 0;

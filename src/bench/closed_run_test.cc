@@ -24,7 +24,9 @@ TEST(ClosedRunTest, RunsEveryBudgetToItsEndAndTimesTheLast) {
     EXPECT_EQ(tokens, workload.budget_tokens());
     ASSERT_EQ(run->requests.size(), workload.items.size());
     double last = 0;
-    for (const RequestTimes& times : run->requests) {
+    for (size_t i = 0; i < run->requests.size(); ++i) {
+      const RequestTimes& times = run->requests[i];
+      EXPECT_EQ(times.tokens, engine.Answer(workload.items[i]));
       EXPECT_GT(times.first_token, 0);
       EXPECT_GE(times.last_token, times.first_token);
       EXPECT_EQ(times.gaps.size(), times.tokens.size() - 1);

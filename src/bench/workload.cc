@@ -15,21 +15,6 @@ int32_t Scaled(int32_t value, double scale) {
   return std::max(1, static_cast<int32_t>(std::lround(value * scale)));
 }
 
-WorkItem MakeItem(const WorkloadOptions& options, uint64_t index, std::span<const Token> alphabet) {
-  // Seed and index share the key; the first draws shape the request, the later ones fill it.
-  const CounterRng rng(CounterRng(options.seed).Bits(index + 1));
-  const uint64_t choice = rng.Below(0, options.prompt_lengths.size());
-  const auto spread = static_cast<uint64_t>(options.max_budget - options.min_budget) + 1;
-  const int32_t budget = options.min_budget + Narrow<int32_t>(rng.Below(1, spread));
-  WorkItem item;
-  item.prompt.resize(static_cast<size_t>(Scaled(options.prompt_lengths[choice], options.scale)));
-  for (size_t i = 0; i < item.prompt.size(); ++i) {
-    item.prompt[i] = alphabet[rng.Below(i + 2, alphabet.size())];
-  }
-  item.budget = Scaled(budget, options.scale);
-  return item;
-}
-
 }  // namespace
 
 int64_t Workload::prompt_tokens() const {
@@ -70,12 +55,29 @@ Status ValidateWorkloadOptions(const WorkloadOptions& options) {
   return Status();
 }
 
+WorkItem MakeWorkItem(const WorkloadOptions& options, uint64_t index,
+                      std::span<const Token> alphabet) {
+  DECANT_CHECK(!alphabet.empty());
+  // Seed and index share the key; the first draws shape the request, the later ones fill it.
+  const CounterRng rng(CounterRng(options.seed).Bits(index + 1));
+  const uint64_t choice = rng.Below(0, options.prompt_lengths.size());
+  const auto spread = static_cast<uint64_t>(options.max_budget - options.min_budget) + 1;
+  const int32_t budget = options.min_budget + Narrow<int32_t>(rng.Below(1, spread));
+  WorkItem item;
+  item.prompt.resize(static_cast<size_t>(Scaled(options.prompt_lengths[choice], options.scale)));
+  for (size_t i = 0; i < item.prompt.size(); ++i) {
+    item.prompt[i] = alphabet[rng.Below(i + 2, alphabet.size())];
+  }
+  item.budget = Scaled(budget, options.scale);
+  return item;
+}
+
 Workload MakeWorkload(std::string name, const WorkloadOptions& options, int32_t count,
                       std::span<const Token> alphabet) {
-  DECANT_CHECK(!alphabet.empty() && count >= 0);
+  DECANT_CHECK(count >= 0);
   Workload workload{.name = std::move(name), .items = {}};
   for (int32_t i = 0; i < count; ++i) {
-    workload.items.push_back(MakeItem(options, static_cast<uint64_t>(i), alphabet));
+    workload.items.push_back(MakeWorkItem(options, static_cast<uint64_t>(i), alphabet));
   }
   return workload;
 }

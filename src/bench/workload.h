@@ -42,8 +42,12 @@ struct WorkloadOptions {
 /// Refuses what WorkloadOptions does not allow, by name.
 Status ValidateWorkloadOptions(const WorkloadOptions& options);
 
-/// `count` requests whose prompts are ids of `alphabet` (not empty). Request i depends on the
-/// options and i only, so that a longer workload begins with the shorter one.
+/// Request number `index`, whose prompt is ids of `alphabet` (not empty): a function of these
+/// three.
+WorkItem MakeWorkItem(const WorkloadOptions& options, uint64_t index,
+                      std::span<const Token> alphabet);
+
+/// The first `count` requests, so that a longer workload begins with the shorter one.
 Workload MakeWorkload(std::string name, const WorkloadOptions& options, int32_t count,
                       std::span<const Token> alphabet);
 

@@ -5,18 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/random.h"
+#include "bench/token_hash.h"
 
 namespace decant {
-namespace {
-
-uint64_t HashTokens(uint64_t hash, std::span<const Token> tokens) {
-  for (const Token token : tokens) hash = CounterRng(hash).Bits(static_cast<uint64_t>(token));
-  return hash;
-}
-
-}  // namespace
-
 void NearTieJudge::Compare(std::string_view where, const ReferenceTokens& reference,
                            std::span<const Token> tokens, double allowed_gap) {
   ++requests_;
@@ -56,7 +47,8 @@ void NearTieJudge::Compare(std::string_view where, const ReferenceTokens& refere
 double NearTieJudge::largest_gap() const {
   double largest = 0;
   for (const FlipSite& site : sites_) {
-    if (!(site.gap <= largest)) largest = site.gap;  // NaN stays
+    if (std::isnan(site.gap)) return site.gap;
+    largest = std::max(largest, site.gap);
   }
   return largest;
 }
