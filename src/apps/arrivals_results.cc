@@ -133,7 +133,8 @@ const char* Name(CurveEnd end) {
 }  // namespace
 
 std::string ArrivalsSetup::Label() const {
-  return fmt::format("{}, {} rows, {}", engine, max_batch, decode_kernel);
+  return fmt::format("{}, {} rows, {}{}", engine, max_batch, decode_kernel,
+                     one_of_seeds ? fmt::format(", seed {}", seed) : "");
 }
 
 std::string ArrivalsPoint::Label() const {

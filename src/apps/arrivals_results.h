@@ -22,6 +22,7 @@ struct ArrivalsSetup {
   std::string model{};
   std::string workload{};
   uint64_t seed = 0;          ///< Of the prompts and budgets.
+  bool one_of_seeds = false;  ///< Whether the label names it.
   uint64_t arrival_seed = 0;  ///< Of the arrivals, unless they are a trace's.
   std::string engine{};       ///< Preset::name
   std::string decode_kernel{};
@@ -30,7 +31,7 @@ struct ArrivalsSetup {
   int32_t max_batch = 0;
   int32_t chunk_tokens = 0;
 
-  /// "decant, 32 rows, split".
+  /// "decant, 32 rows, split", and the seed where there are several.
   std::string Label() const;
 };
 

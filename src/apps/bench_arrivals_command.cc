@@ -24,6 +24,7 @@
 #include "bench/machine_probe.h"
 #include "bench/prompt_alphabet.h"
 #include "bench/saturation.h"
+#include "bench/token_rows.h"
 #include "bench/trace_file.h"
 #include "engine/preset.h"
 
@@ -44,6 +45,7 @@ struct ArrivalsFlags {
   std::string trace{};
   std::vector<double> speedups = {1};
   std::optional<int32_t> limit{};
+  bool tokens = false;
   std::string out{};
 };
 
@@ -52,12 +54,11 @@ struct ArrivalsPlan {
   std::vector<EngineOptions> engines{};
   std::string preset{};
   std::string device{};
-  NamedWorkload workload{};
-  uint64_t arrival_seed = 0;
+  std::vector<NamedWorkload> workloads{};
   std::vector<double> rates{};  ///< None: search for the capacity.
   std::vector<TraceRequest> trace{};
-  int64_t prompt_tokens = 0;  ///< Of one run.
-  int64_t budget_tokens = 0;  ///< Of one run.
+  int64_t prompt_tokens = 0;  ///< Of one run, at most.
+  int64_t budget_tokens = 0;  ///< Likewise.
 };
 
 Status CheckRate(std::string_view flag, double rate) {
@@ -92,7 +93,7 @@ Status ReadTraffic(const ArrivalsFlags& flags, ArrivalsPlan& plan) {
     DECANT_ASSIGN_OR_RETURN(plan.trace, ReadTrace(flags.trace));
     const auto limit = static_cast<size_t>(flags.limit.value_or(1 << 30));
     plan.trace.resize(std::min(plan.trace.size(), limit));
-    plan.workload.name = "trace";
+    plan.workloads = {{.name = "trace", .options = {}}};
     for (const TraceRequest& request : plan.trace) {
       plan.prompt_tokens += request.prompt_tokens;
       plan.budget_tokens += request.output_tokens;
@@ -101,14 +102,14 @@ Status ReadTraffic(const ArrivalsFlags& flags, ArrivalsPlan& plan) {
   }
   DECANT_ASSIGN_OR_RETURN(plan.rates, ReadRates(flags.rates));
   DECANT_RETURN_IF_ERROR(CheckRate("--start-rate", flags.start_rate));
-  DECANT_ASSIGN_OR_RETURN(plan.workload, ReadWorkload(flags.workload));
-  plan.arrival_seed = flags.arrival_seed.value_or(plan.workload.options.seed);
+  DECANT_ASSIGN_OR_RETURN(plan.workloads, ReadWorkloads(flags.workload));
   // Lengths do not depend on the model's tokens.
   const std::vector<Token> alphabet = {0};
-  const Workload shape =
-      MakeWorkload(plan.workload.name, plan.workload.options, flags.requests, alphabet);
-  plan.prompt_tokens = shape.prompt_tokens();
-  plan.budget_tokens = shape.budget_tokens();
+  for (const NamedWorkload& named : plan.workloads) {
+    const Workload shape = MakeWorkload(named.name, named.options, flags.requests, alphabet);
+    plan.prompt_tokens = std::max(plan.prompt_tokens, shape.prompt_tokens());
+    plan.budget_tokens = std::max(plan.budget_tokens, shape.budget_tokens());
+  }
   return Status();
 }
 
@@ -131,8 +132,9 @@ Expected<ArrivalsPlan> ReadFlags(const ArrivalsFlags& flags) {
 /// Takes the measurements of one command and keeps what it needs for the tables at the end.
 class ArrivalsBench {
  public:
-  ArrivalsBench(const ArrivalsFlags& flags, const ArrivalsPlan& plan, ArrivalsResults results)
-      : flags_(flags), plan_(plan), results_(std::move(results)) {}
+  ArrivalsBench(const ArrivalsFlags& flags, const ArrivalsPlan& plan, ArrivalsResults results,
+                std::optional<TokenFile> tokens)
+      : flags_(flags), plan_(plan), results_(std::move(results)), tokens_(std::move(tokens)) {}
 
   /// All rates on one engine.
   Status RunEngine(const EngineOptions& options) {
@@ -141,38 +143,50 @@ class ArrivalsBench {
       rates_ = {.bytes_per_second = served->ops().MeasureBandwidth(),
                 .operations_per_second = served->ops().MeasureRate()};
     }
+    for (const NamedWorkload& named : plan_.workloads) {
+      DECANT_RETURN_IF_ERROR(RunWorkload(*served, options, named));
+    }
+    return Status();
+  }
+
+  Status Finish() {
+    std::printf("\n%s\n%s\n", ArrivalsTable(points_).c_str(), StepTable(StepsOf(points_)).c_str());
+    for (const std::string& sentence : sentences_) std::printf("%s\n", sentence.c_str());
+    if (tokens_) DECANT_RETURN_IF_ERROR(tokens_->Close());
+    return results_.Close();
+  }
+
+ private:
+  /// All rates of one workload on one engine.
+  Status RunWorkload(ServedModel& served, const EngineOptions& options,
+                     const NamedWorkload& named) {
     first_ = points_.size();
+    named_ = named;
     setup_ = {.device = plan_.device,
-              .model = served->config().name,
-              .workload = plan_.workload.name,
-              .seed = plan_.workload.options.seed,
-              .arrival_seed = plan_.arrival_seed,
+              .model = served.config().name,
+              .workload = named.name,
+              .seed = named.options.seed,
+              .one_of_seeds = plan_.workloads.size() > 1,
+              .arrival_seed = flags_.arrival_seed.value_or(named.options.seed),
               .engine = plan_.preset,
               .decode_kernel = std::string(DecodeKernelName(options.decode_kernel)),
               .page_size = options.page_size,
-              .pages = served->num_pages(),
+              .pages = served.num_pages(),
               .max_batch = options.max_batch,
               .chunk_tokens = options.chunk_tokens};
-    DECANT_RETURN_IF_ERROR(plan_.trace.empty() ? RunRates(*served) : RunTrace(*served));
+    DECANT_RETURN_IF_ERROR(plan_.trace.empty() ? RunRates(served) : RunTrace(served));
     std::stable_sort(points_.begin() + static_cast<std::ptrdiff_t>(first_), points_.end(),
                      [](const auto& a, const auto& b) { return a.rate < b.rate; });
     sentences_.push_back(SaturationSentence(Curve()));
     return results_.AddSaturation(Curve());
   }
 
-  Status Finish() {
-    std::printf("\n%s\n%s\n", ArrivalsTable(points_).c_str(), StepTable(StepsOf(points_)).c_str());
-    for (const std::string& sentence : sentences_) std::printf("%s\n", sentence.c_str());
-    return results_.Close();
-  }
-
- private:
-  /// The points of the engine that runs.
+  /// The points of the engine and the workload that run.
   std::span<const ArrivalsPoint> Curve() const { return std::span(points_).subspan(first_); }
 
   Status RunRates(ServedModel& served) {
-    const Workload workload = MakeWorkload(plan_.workload.name, plan_.workload.options,
-                                           flags_.requests, PromptAlphabet(served.tokenizer()));
+    const Workload workload = MakeWorkload(named_.name, named_.options, flags_.requests,
+                                           PromptAlphabet(served.tokenizer()));
     if (workload.longest() > LongestRequest(served)) {
       return Error(StatusCode::kResourceExhausted,
                    "the workload has a request of {} positions; the model and the pool hold {} at "
@@ -181,7 +195,7 @@ class ArrivalsBench {
     }
     DECANT_RETURN_IF_ERROR(WarmUp(served, workload));
     const auto run = [&](double rate) {
-      return RunPoint(served, PoissonTraffic(workload, plan_.arrival_seed, rate), {.rate = rate});
+      return RunPoint(served, PoissonTraffic(workload, setup_.arrival_seed, rate), {.rate = rate});
     };
     for (const double rate : plan_.rates) DECANT_RETURN_IF_ERROR(run(rate));
     if (!plan_.rates.empty()) return Status();
@@ -237,14 +251,34 @@ class ArrivalsBench {
     }
     std::fflush(stdout);
     DECANT_RETURN_IF_ERROR(results_.AddPoint(point, rates_));
+    DECANT_RETURN_IF_ERROR(AddTokens(point, traffic, run));
     points_.push_back(std::move(point));
+    return Status();
+  }
+
+  Status AddTokens(const ArrivalsPoint& point, const Traffic& traffic, const ArrivalsRun& run) {
+    if (!tokens_) return Status();
+    const TokenRun shared{.workload = point.setup.workload,
+                          .options = named_.options,
+                          .load = fmt::format("{} a second", point.rate),
+                          .decode_kernel = point.setup.decode_kernel,
+                          .page_size = point.setup.page_size,
+                          .max_batch = point.setup.max_batch,
+                          .chunk_tokens = point.setup.chunk_tokens};
+    for (size_t i = 0; i < run.requests.size(); ++i) {
+      DECANT_RETURN_IF_ERROR(tokens_->Add(shared, static_cast<int32_t>(i),
+                                          traffic.workload.items[i].prompt,
+                                          run.requests[i].tokens));
+    }
     return Status();
   }
 
   const ArrivalsFlags& flags_;
   const ArrivalsPlan& plan_;
   ArrivalsResults results_;
+  std::optional<TokenFile> tokens_;
   MachineRates rates_;
+  NamedWorkload named_;  ///< What runs.
   ArrivalsSetup setup_;
   size_t first_ = 0;
   std::vector<ArrivalsPoint> points_;
@@ -252,11 +286,17 @@ class ArrivalsBench {
 };
 
 Status BenchArrivals(const ArrivalsFlags& flags, std::span<const char* const> command) {
+  if (flags.tokens && flags.out.empty()) {
+    return InvalidArgument("--tokens needs --out, the folder that tokens.jsonl goes to");
+  }
   DECANT_ASSIGN_OR_RETURN(const ArrivalsPlan plan, ReadFlags(flags));
-  DECANT_ASSIGN_OR_RETURN(
-      ArrivalsResults results,
-      ArrivalsResults::Open(flags.out, MakeRunHeader(command, plan.workload.options.seed)));
-  ArrivalsBench bench(flags, plan, std::move(results));
+  const RunHeader header = MakeRunHeader(command, plan.workloads.front().options.seed);
+  DECANT_ASSIGN_OR_RETURN(ArrivalsResults results, ArrivalsResults::Open(flags.out, header));
+  std::optional<TokenFile> tokens;
+  if (flags.tokens) {
+    DECANT_ASSIGN_OR_RETURN(tokens, TokenFile::Open(flags.out, header));
+  }
+  ArrivalsBench bench(flags, plan, std::move(results), std::move(tokens));
   for (const EngineOptions& options : plan.engines) {
     DECANT_RETURN_IF_ERROR(bench.RunEngine(options));
   }
@@ -305,6 +345,9 @@ Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> c
   drawn.push_back(app.add_option("--arrival-seed", flags->arrival_seed,
                                  "Draws the arrivals (default: the workload's seed)")
                       ->type_name("SEED"));
+  drawn.push_back(app.add_flag("--tokens", flags->tokens,
+                               "Add what each request got to tokens.jsonl, for decant parity; "
+                               "needs --out"));
   AddTraceFlags(app, *flags, drawn);
   app.add_option("--out", flags->out,
                  "Folder for the raw rows: adds to arrivals.csv (a line a rate) and arrivals.jsonl "

@@ -38,13 +38,13 @@ struct ClosedFlags {
 
 /// What the flags ask for, read.
 struct ClosedPlan {
-  NamedWorkload workload{};
+  std::vector<NamedWorkload> workloads{};
   std::vector<EngineOptions> engines{};
 };
 
 Expected<ClosedPlan> ReadFlags(const ClosedFlags& flags) {
   ClosedPlan plan;
-  DECANT_ASSIGN_OR_RETURN(plan.workload, ReadWorkload(flags.workload));
+  DECANT_ASSIGN_OR_RETURN(plan.workloads, ReadWorkloads(flags.workload));
   DECANT_ASSIGN_OR_RETURN(plan.engines, ToEngineSweep(flags.engine, flags.sweep));
   return plan;
 }
@@ -56,15 +56,16 @@ class ClosedBench {
               std::optional<TokenFile> tokens)
       : flags_(flags), plan_(plan), results_(std::move(results)), tokens_(std::move(tokens)) {}
 
-  /// All batch sizes on one engine.
+  /// All workloads and batch sizes on one engine.
   Status RunEngine(const EngineOptions& options) {
     DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
     if (rates_.bytes_per_second == 0) MeasureRates(*served);
     const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
-    for (const int32_t batch_size : flags_.batch_sizes) {
-      const Workload workload =
-          MakeWorkload(plan_.workload.name, plan_.workload.options, batch_size, alphabet);
-      DECANT_RETURN_IF_ERROR(RunBatch(*served, options, workload));
+    for (const NamedWorkload& named : plan_.workloads) {
+      for (const int32_t batch_size : flags_.batch_sizes) {
+        const Workload workload = MakeWorkload(named.name, named.options, batch_size, alphabet);
+        DECANT_RETURN_IF_ERROR(RunBatch(*served, options, workload, named.options));
+      }
     }
     return Status();
   }
@@ -87,9 +88,11 @@ class ClosedBench {
             rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
   }
 
-  Status RunBatch(ServedModel& served, const EngineOptions& options, const Workload& workload) {
+  Status RunBatch(ServedModel& served, const EngineOptions& options, const Workload& workload,
+                  const WorkloadOptions& drawn) {
     ClosedBatch batch{.workload = workload.name,
-                      .seed = plan_.workload.options.seed,
+                      .seed = drawn.seed,
+                      .one_of_seeds = plan_.workloads.size() > 1,
                       .batch_size = static_cast<int32_t>(workload.items.size()),
                       .max_batch = options.max_batch,
                       .chunk_tokens = options.chunk_tokens,
@@ -110,7 +113,9 @@ class ClosedBench {
       steps.insert(steps.end(), result.steps.begin(), result.steps.end());
       batch.runs.push_back(result.wall_seconds);
       DECANT_RETURN_IF_ERROR(results_.AddRun(batch, result, SummarizeSteps(result.steps, rates_)));
-      if (batch.runs.size() == 1) DECANT_RETURN_IF_ERROR(AddTokens(batch, workload, result));
+      if (batch.runs.size() == 1) {
+        DECANT_RETURN_IF_ERROR(AddTokens(batch, workload, drawn, result));
+      }
     }
     progress.Finish();
     batch.steps = SummarizeSteps(steps, rates_);
@@ -121,10 +126,11 @@ class ClosedBench {
     return Status();
   }
 
-  Status AddTokens(const ClosedBatch& batch, const Workload& workload, const ClosedRun& result) {
+  Status AddTokens(const ClosedBatch& batch, const Workload& workload, const WorkloadOptions& drawn,
+                   const ClosedRun& result) {
     if (!tokens_) return Status();
     const TokenRun run{.workload = batch.workload,
-                       .options = plan_.workload.options,
+                       .options = drawn,
                        .load = fmt::format("batch of {}", batch.batch_size),
                        .decode_kernel = batch.decode_kernel,
                        .page_size = batch.page_size,
@@ -150,7 +156,7 @@ Status BenchClosed(const ClosedFlags& flags, std::span<const char* const> comman
     return InvalidArgument("--tokens needs --out, the folder that tokens.jsonl goes to");
   }
   DECANT_ASSIGN_OR_RETURN(const ClosedPlan plan, ReadFlags(flags));
-  const RunHeader header = MakeRunHeader(command, plan.workload.options.seed);
+  const RunHeader header = MakeRunHeader(command, plan.workloads.front().options.seed);
   DECANT_ASSIGN_OR_RETURN(ClosedResults results, ClosedResults::Open(flags.out, header));
   std::optional<TokenFile> tokens;
   if (flags.tokens) {

@@ -49,8 +49,8 @@ JsonObject DescribeBatch(const ClosedBatch& batch) {
 }  // namespace
 
 std::string ClosedBatch::Label() const {
-  return fmt::format("{} requests, {} rows, {}", batch_size, std::min(max_batch, batch_size),
-                     decode_kernel);
+  return fmt::format("{} requests, {} rows, {}{}", batch_size, std::min(max_batch, batch_size),
+                     decode_kernel, one_of_seeds ? fmt::format(", seed {}", seed) : "");
 }
 
 std::string ClosedBatch::Line() const {

@@ -19,6 +19,7 @@ namespace decant {
 struct ClosedBatch {
   std::string workload{};
   uint64_t seed = 0;
+  bool one_of_seeds = false;  ///< Whether the label names the seed.
   int32_t batch_size = 0;
   int32_t max_batch = 0;
   int32_t chunk_tokens = 0;
@@ -29,7 +30,7 @@ struct ClosedBatch {
   std::vector<double> runs{};    ///< Wall seconds of each recorded run, to the last request.
   StepSummaries steps{};         ///< Of all recorded runs together.
 
-  /// "32 requests, 8 rows, split".
+  /// "32 requests, 8 rows, split", and the seed where there are several.
   std::string Label() const;
   /// Label, median and range of the runs.
   std::string Line() const;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 namespace decant {
 namespace {
@@ -34,10 +35,11 @@ Status ParseBudget(const std::string& text, WorkloadOptions& options) {
 }  // namespace
 
 std::vector<CLI::Option*> AddWorkloadFlags(CLI::App& app, WorkloadFlags& flags) {
-  auto* mixed = app.add_option("--mixed-seed", flags.mixed_seed,
+  auto* mixed = app.add_option("--mixed-seed", flags.mixed_seeds,
                                "Prompts of 16, 64, 256, 1024 and 4096 tokens and budgets of 64 to "
-                               "256, drawn with this seed (default: 0)")
-                    ->type_name("SEED");
+                               "256, drawn with this seed (default: 0); a list is run in turn")
+                    ->delimiter(',')
+                    ->type_name("SEED,...");
   auto* prompts = app.add_option("--prompts", flags.prompts,
                                  "Instead: prompts all of one length, p256, and budgets of 128")
                       ->type_name("pN")
@@ -56,7 +58,9 @@ std::vector<CLI::Option*> AddWorkloadFlags(CLI::App& app, WorkloadFlags& flags) 
   return {mixed, prompts, lengths, budget, scale};
 }
 
-Expected<NamedWorkload> ReadWorkload(const WorkloadFlags& flags) {
+namespace {
+
+Expected<NamedWorkload> MakeNamed(const WorkloadFlags& flags, uint64_t seed) {
   constexpr int32_t kUniformBudget = 128;
   NamedWorkload workload;
   if (flags.prompts) {
@@ -71,7 +75,7 @@ Expected<NamedWorkload> ReadWorkload(const WorkloadFlags& flags) {
     workload.options.prompt_lengths = {*length};
     workload.options.min_budget = workload.options.max_budget = kUniformBudget;
   } else {
-    workload.options.seed = flags.mixed_seed.value_or(0);
+    workload.options.seed = seed;
     workload.name = fmt::format("mixed seed {}", workload.options.seed);
     if (!flags.prompt_lengths.empty()) workload.options.prompt_lengths = flags.prompt_lengths;
   }
@@ -80,6 +84,28 @@ Expected<NamedWorkload> ReadWorkload(const WorkloadFlags& flags) {
   if (flags.scale != 1) workload.name += fmt::format(" scale {}", flags.scale);
   DECANT_RETURN_IF_ERROR(ValidateWorkloadOptions(workload.options));
   return workload;
+}
+
+}  // namespace
+
+Expected<std::vector<NamedWorkload>> ReadWorkloads(const WorkloadFlags& flags) {
+  std::vector<uint64_t> seeds = flags.mixed_seeds;
+  if (seeds.empty()) seeds = {0};
+  std::vector<NamedWorkload> workloads;
+  for (const uint64_t seed : seeds) {
+    DECANT_ASSIGN_OR_RETURN(NamedWorkload workload, MakeNamed(flags, seed));
+    workloads.push_back(std::move(workload));
+  }
+  return workloads;
+}
+
+Expected<NamedWorkload> ReadWorkload(const WorkloadFlags& flags) {
+  if (flags.mixed_seeds.size() > 1) {
+    return InvalidArgument("--mixed-seed has {} seeds; allowed here: one",
+                           flags.mixed_seeds.size());
+  }
+  DECANT_ASSIGN_OR_RETURN(std::vector<NamedWorkload> workloads, ReadWorkloads(flags));
+  return std::move(workloads.front());
 }
 
 }  // namespace decant

@@ -17,7 +17,7 @@ namespace decant {
 
 /// The flags that say which requests a benchmark makes; every bench that makes its own has them.
 struct WorkloadFlags {
-  std::optional<uint64_t> mixed_seed{};
+  std::vector<uint64_t> mixed_seeds{};
   std::optional<std::string> prompts{};
   std::vector<int32_t> prompt_lengths{};
   std::optional<std::string> budget{};
@@ -34,7 +34,11 @@ struct NamedWorkload {
 /// that exclude them by another flag.
 std::vector<CLI::Option*> AddWorkloadFlags(CLI::App& app, WorkloadFlags& flags);
 
-/// Errors: invalid argument that names the flag and what it takes.
+/// One for each of --mixed-seed, in order. Errors: invalid argument that names the flag and what it
+/// takes.
+Expected<std::vector<NamedWorkload>> ReadWorkloads(const WorkloadFlags& flags);
+
+/// For commands that take one seed. Errors: as above.
 Expected<NamedWorkload> ReadWorkload(const WorkloadFlags& flags);
 
 }  // namespace decant
