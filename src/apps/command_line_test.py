@@ -17,7 +17,7 @@ import unittest
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
-COMMANDS = [["generate"], ["inspect"], ["tokenize"], ["bench", "closed"], ["bench", "compare"],
+COMMANDS = [["generate"], ["inspect"], ["serve"], ["tokenize"], ["bench", "closed"], ["bench", "compare"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command

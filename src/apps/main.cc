@@ -33,16 +33,16 @@ int Run(int argc, char** argv) {
       "  scripts/fetch-model smollm2-135m\n"
       "  decant inspect models/smollm2-135m-instruct-q4_1.gguf\n"
       "  decant generate --model models/smollm2-135m-instruct-q4_1.gguf --prompt \"The sea is\"\n"
+      "  decant serve --model models/smollm2-135m-instruct-q4_1.gguf\n"
       "Every command explains itself: decant generate --help");
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure the engine");
   bench.require_subcommand(1);
-  std::vector<Command> commands = {AddGenerateCommand(app),
-                                   AddInspectCommand(app),
-                                   AddRenderCommand(app),
-                                   AddTokenizeCommand(app),
-                                   AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
-                                   AddBenchCompareCommand(bench)};
+  std::vector<Command> commands = {
+      AddGenerateCommand(app),      AddInspectCommand(app),
+      AddRenderCommand(app),        AddServeCommand(app),
+      AddTokenizeCommand(app),      AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchCompareCommand(bench)};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }
