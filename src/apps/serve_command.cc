@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -166,10 +167,8 @@ class Serving {
  private:
   void Handle(std::shared_ptr<HttpExchange> exchange) {
     if (ready_) return api_->Handle(std::move(exchange));
-    HttpResponse response =
-        ErrorResponse(503, "service_unavailable_error", "The model is being loaded.");
-    response.headers.push_back({"Retry-After", "5"});
-    exchange->Respond(std::move(response));
+    exchange->Respond(
+        ErrorResponse(503, "service_unavailable_error", "The model is being loaded."));
   }
 
   Status Fail(const Status& health) {
@@ -206,6 +205,10 @@ class Serving {
 };
 
 Status Serve(const ServeFlags& flags) {
+  // CLI11's ranges let NaN pass.
+  if (std::isnan(flags.idle_timeout) || std::isnan(flags.shutdown_timeout)) {
+    return InvalidArgument("--idle-timeout and --shutdown-timeout are numbers of seconds, not nan");
+  }
   DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(flags.engine));
   DECANT_ASSIGN_OR_RETURN(const ServeFiles files, ReadFiles(flags));
   Serving serving(flags);

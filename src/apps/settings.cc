@@ -39,12 +39,15 @@ void ReadConfig(CLI::App& app, const std::string& path) {
     throw CLI::ValidationError("--config", fmt::format("{} cannot be read", path));
   }
   for (const CLI::ConfigItem& item : items) {
-    CLI::Option* const option = app.get_option_no_throw("--" + item.name);
-    if (option == nullptr || !Settable(*option) || !item.parents.empty()) {
+    if (!item.parents.empty()) {
       throw CLI::ValidationError(
-          "--config",
-          fmt::format("{}: '{}' is no flag of {}; a line is flag = value, without [section]", path,
-                      item.fullname(), app.get_name()));
+          "--config", fmt::format("{}: [{}] is a section; there are none, only lines flag = value",
+                                  path, item.parents.front()));
+    }
+    CLI::Option* const option = app.get_option_no_throw("--" + item.name);
+    if (option == nullptr || !Settable(*option)) {
+      throw CLI::ValidationError(
+          "--config", fmt::format("{}: '{}' is no flag of {}", path, item.name, app.get_name()));
     }
     if (option->count() > 0) continue;
     try {

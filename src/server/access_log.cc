@@ -1,5 +1,6 @@
 #include "server/access_log.h"
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -11,6 +12,7 @@
 namespace decant {
 
 std::string AccessRecord::ToJson() const {
+  constexpr double kMicrosPerSecond = 1e6;
   return JsonObject()
       .Add("time", UtcTimestamp())
       .Add("id", id)
@@ -19,7 +21,7 @@ std::string AccessRecord::ToJson() const {
       .Add("path", path)
       .Add("status", status)
       .Add("bytes", bytes)
-      .Add("seconds", seconds)
+      .Add("seconds", std::round(seconds * kMicrosPerSecond) / kMicrosPerSecond)
       .Add("streamed", streamed)
       .Add("complete", complete)
       .ToString();

@@ -20,6 +20,7 @@ HttpResponse ErrorResponse(int status, std::string_view type, std::string_view m
   response.body =
       fmt::format(R"({{"error":{{"message":{},"type":{},"param":{},"code":{}}}}})",
                   JsonQuote(message), JsonQuote(type), QuoteOrNull(param), QuoteOrNull(code));
+  if (status == 429 || status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;
 }
 

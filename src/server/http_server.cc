@@ -211,9 +211,8 @@ class HttpServer::Impl {
 
   /// One write without waiting: a new socket has room for it.
   static void TurnAway(tcp::socket& socket) {
-    HttpResponse response = ErrorResponse(503, "service_unavailable_error",
-                                          "The server has all the connections that it takes.");
-    response.headers.push_back({"Retry-After", "1"});
+    const HttpResponse response = ErrorResponse(
+        503, "service_unavailable_error", "The server has all the connections that it takes.");
     const std::string text = ResponseHead{.status = response.status,
                                           .content_length = response.body.size(),
                                           .keep_alive = false,

@@ -15,8 +15,10 @@ namespace decant {
 
 /// What one client may take; beyond it the client gets the status named, or is cut off.
 struct HttpLimits {
-  size_t header_bytes = 64 << 10;        ///< Request line and headers: 431.
-  size_t body_bytes = 16 << 20;          ///< 413.
+  size_t header_bytes = 64 << 10;  ///< Request line and headers: 431.
+  size_t body_bytes = 16 << 20;    ///< 413.
+  /// Of the bodies that are being read, all clients together: 503.
+  size_t all_bodies_bytes = 256 << 20;
   size_t stream_buffer_bytes = 1 << 20;  ///< Sent by the handler, not taken by the client: cut off.
   int32_t connections = 10000;           ///< All clients together; one more gets 503.
   std::chrono::milliseconds idle_timeout{75'000};  ///< Between two requests: closed.

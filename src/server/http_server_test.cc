@@ -136,6 +136,25 @@ TEST(HttpServer, RefusesBadRequestsInTheApisShapeAndCloses) {
   EXPECT_EQ(server.records().size(), cases.size());
 }
 
+TEST(HttpServer, HoldsOnlySoMuchOfAllBodies) {
+  HttpServerOptions options;
+  options.limits.all_bodies_bytes = 1500;
+  TestServer server(options);
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n";
+  const std::string body(1000, 'x');
+  RawClient first = server.Connect();
+  RawClient second = server.Connect();
+  first.Send(head + body);
+  std::this_thread::sleep_for(milliseconds(50));
+  second.Send(head + body);
+  EXPECT_EQ(second.ReadResponse()->status, 503);
+  first.Send("x");
+  EXPECT_EQ(first.ReadResponse()->status, 200);
+  RawClient third = server.Connect();
+  third.Send(head + body + "x");
+  EXPECT_EQ(third.ReadResponse()->status, 200);
+}
+
 TEST(HttpServer, TellsAClientThatStopsInTheMiddleOfABody) {
   TestServer server;
   RawClient client = server.Connect();
@@ -184,7 +203,10 @@ TEST(HttpServer, TurnsAwayOneConnectionTooMany) {
     EXPECT_EQ(first.ReadResponse()->status, 200);
     EXPECT_EQ(second.ReadResponse()->status, 200);
     RawClient third = server.Connect();
-    EXPECT_EQ(third.ReadResponse()->status, 503);
+    const auto turned_away = third.ReadResponse();
+    ASSERT_TRUE(turned_away);
+    EXPECT_EQ(turned_away->status, 503);
+    EXPECT_EQ(turned_away->headers.count("retry-after"), 1U);
   }
   const Stopwatch watch;
   while (server->connections_open() > 1 && watch.Seconds() < 5) std::this_thread::yield();

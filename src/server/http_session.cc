@@ -117,6 +117,7 @@ void HttpSession::Close() {
   if (std::exchange(closed_, true)) return;
   ErrorCode error;
   socket_.close(error);
+  CountBody(0);
   if (channel_) {
     Record(false);
     std::exchange(channel_, nullptr)->Close(true);
@@ -167,6 +168,10 @@ bool HttpSession::ParseNext() {
     Refuse(*parser_->error());
     return true;
   }
+  if (!CountBody(parser_->request().body.size())) {
+    Refuse({.status = 503, .message = "The server reads as many large requests as it can hold."});
+    return true;
+  }
   if (parser_->done()) {
     Dispatch();
     return true;
@@ -178,7 +183,15 @@ bool HttpSession::ParseNext() {
   return false;
 }
 
+/// Notes how much of the body is held; false: all sessions together hold too much.
+bool HttpSession::CountBody(size_t size) {
+  const size_t before = std::exchange(body_bytes_, size);
+  const size_t all = context_.body_bytes += size - before;
+  return size <= before || all <= context_.options.limits.all_bodies_bytes;
+}
+
 void HttpSession::Dispatch() {
+  CountBody(0);
   read_deadline_ = 0;
   http_1_1_ = parser_->http_1_1();
   keep_alive_ = parser_->keep_alive();
@@ -209,8 +222,8 @@ void HttpSession::Dispatch() {
 }
 
 /// Answers a request that no handler sees; the connection ends with it, because nobody knows where
-/// the next request would begin.
-void HttpSession::Refuse(const FramingError& error) {
+/// the next request would begin. A copy of the error: the parser that holds it goes.
+void HttpSession::Refuse(FramingError error) {
   const HttpRequest& request = parser_->request();
   const std::string_view given = request.Header("X-Request-Id").value_or("");
   record_.id = ValidRequestId(given) ? std::string(given) : host_.NewRequestId();
@@ -219,11 +232,14 @@ void HttpSession::Refuse(const FramingError& error) {
   record_.path = request.path;
   head_only_ = request.method == "HEAD";
   parser_.reset();
+  CountBody(0);
   read_deadline_ = 0;
   std::string().swap(input_);
   closing_ = true;
   keep_alive_ = false;
-  HttpResponse response = ErrorResponse(error.status, "invalid_request_error", error.message);
+  const bool full = error.status == 503;
+  HttpResponse response = ErrorResponse(
+      error.status, full ? "service_unavailable_error" : "invalid_request_error", error.message);
   if (error.status == 405) response.headers.push_back({"Allow", "GET, HEAD, POST"});
   QueueWhole(std::move(response));
   record_.bytes += static_cast<int64_t>(output_.size());

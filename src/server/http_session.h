@@ -28,6 +28,7 @@ struct SessionContext {
   boost::asio::thread_pool workers;
   std::atomic<bool> closing = false;  ///< No connection outlives its current request.
   std::atomic<int64_t> connections = 0;
+  std::atomic<size_t> body_bytes = 0;  ///< Of the requests that sessions are reading.
 
   SessionContext(HttpServerOptions options_in, HttpHandler handler_in);
 
@@ -81,8 +82,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void WaitReadable();
   void OnReadable();
   bool ParseNext();
+  bool CountBody(size_t size);
   void Dispatch();
-  void Refuse(const FramingError& error);
+  void Refuse(FramingError error);
 
   // Answering.
   bool TakeOutput();
@@ -108,6 +110,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // The request being read.
   std::string input_;                      ///< Read and not parsed.
   std::unique_ptr<RequestParser> parser_;  ///< From a request's first byte to its dispatch.
+  size_t body_bytes_ = 0;                  ///< This session's part of SessionContext's.
   int64_t read_deadline_ = 0;              ///< SteadyNanos; 0: none.
   bool reading_ = false;                   ///< A wait for input is pending.
   bool input_ended_ = false;

@@ -12,7 +12,7 @@ namespace decant {
 
 /// Why a request is refused before its handler sees it.
 struct FramingError {
-  int status = 400;  ///< 400, 405, 408, 413, 417 or 431.
+  int status = 400;  ///< 400, 405, 408, 413, 417, 431 or 503.
   std::string message{};
 };
 

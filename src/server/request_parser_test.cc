@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace decant {
@@ -130,6 +134,54 @@ TEST(RequestParser, CountsHeadersNoMatterHowTheyCome) {
     ASSERT_TRUE(parser->error()) << piece;
     EXPECT_EQ(parser->error()->status, 431) << piece;
   }
+}
+
+TEST(RequestParser, SurvivesMutatedRequests) {
+  const std::vector<std::string> seeds = {
+      "GET /v1/models?a=b HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Fold: a\r\n b\r\n\r\n",
+      "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\nExpect: "
+      "100-continue\r\n\r\n{\"a\":\"b\"}  G",
+      "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n5;x=\"y\"\r\nabcde\r\n1\r\nz\r\n"
+      "0\r\nA: b\r\n\r\n",
+  };
+  const std::string spice = std::string("\r\n\0 :;,\"%0f\xff\t-", 14);
+  std::mt19937 random(1);
+  const auto below = [&](size_t limit) { return static_cast<size_t>(random() % limit); };
+  int done = 0;
+  int refused = 0;
+  for (int i = 0; i < 50'000; ++i) {
+    std::string bytes = seeds[below(seeds.size())];
+    for (size_t change = below(4); change > 0; --change) {
+      const size_t at = below(bytes.size());
+      switch (below(4)) {
+        case 0:
+          bytes[at] = spice[below(spice.size())];
+          break;
+        case 1:
+          bytes.erase(at, 1 + below(3));
+          break;
+        case 2:
+          bytes.insert(at, 1 + below(3), spice[below(spice.size())]);
+          break;
+        default:
+          bytes.insert(at, bytes.substr(below(bytes.size()), below(20)));
+      }
+      if (bytes.empty()) bytes = "G";
+    }
+    std::string left;
+    const auto parser = ParseInPieces(bytes, 1 + below(bytes.size()), &left);
+    ASSERT_LE(left.size(), bytes.size());
+    ASSERT_LE(parser->request().body.size(), kBodyLimit);
+    done += parser->done() ? 1 : 0;
+    if (!parser->error()) continue;
+    ++refused;
+    ASSERT_GE(parser->error()->status, 400) << bytes;
+    ASSERT_LT(parser->error()->status, 500) << bytes;
+    ASSERT_FALSE(parser->done());
+  }
+  EXPECT_GT(done, 5000);
+  EXPECT_GT(refused, 5000);
 }
 
 }  // namespace
