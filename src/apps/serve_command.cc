@@ -129,10 +129,9 @@ class Serving {
     options.limits.idle_timeout = ToMilliseconds(flags_.idle_timeout);
     options.access_log = [this](const AccessRecord& record) { access_log_->Write(record); };
     DECANT_ASSIGN_OR_RETURN(
-        server_,
-        HttpServer::Start(std::move(options), [this](std::shared_ptr<HttpExchange> exchange) {
-          Handle(std::move(exchange));
-        }));
+        server_, HttpServer::Start(
+                     std::move(options),
+                     [this](const std::shared_ptr<HttpExchange>& exchange) { Handle(exchange); }));
     return {};
   }
 
@@ -140,13 +139,17 @@ class Serving {
     DECANT_ASSIGN_OR_RETURN(served_, LoadWithProgress(options));
     DECANT_ASSIGN_OR_RETURN(std::optional<ChatPrompter> prompter,
                             LoadPrompter(*served_, files.chat_template));
-    api_ = std::make_unique<Api>(ApiOptions{.served_names = ServedNames(flags_),
-                                            .api_keys = files.api_keys,
-                                            .max_model_len = served_->max_model_len(),
-                                            .max_queued_requests = flags_.max_queued_requests,
-                                            .rows = options.max_batch,
-                                            .defaults = served_->files().generation},
-                                 served_->engine(), served_->shared_tokenizer(),
+    ApiOptions api;
+    api.served_names = ServedNames(flags_);
+    api.api_keys = files.api_keys;
+    api.max_model_len = served_->max_model_len();
+    api.vocab_size = served_->config().shape.vocab;
+    api.rows = options.max_batch;
+    api.num_pages = served_->num_pages();
+    api.page_size = served_->page_size();
+    api.max_queued_requests = flags_.max_queued_requests;
+    api.defaults = served_->files().generation;
+    api_ = std::make_unique<Api>(std::move(api), served_->engine(), served_->shared_tokenizer(),
                                  std::move(prompter), nullptr);
     ready_ = true;
     return {};
@@ -165,8 +168,8 @@ class Serving {
   }
 
  private:
-  void Handle(std::shared_ptr<HttpExchange> exchange) {
-    if (ready_) return api_->Handle(std::move(exchange));
+  void Handle(const std::shared_ptr<HttpExchange>& exchange) {
+    if (ready_) return api_->Handle(exchange);
     exchange->Respond(
         ErrorResponse(503, "service_unavailable_error", "The model is being loaded."));
   }

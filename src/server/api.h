@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,8 +21,11 @@ struct ApiOptions {
   std::vector<std::string> served_names{};
   std::vector<std::string> api_keys{};
   int32_t max_model_len = 0;
-  int32_t max_queued_requests = 0;
+  int32_t vocab_size = 0;
   int32_t rows = 0;
+  int32_t num_pages = 0;
+  int32_t page_size = 64;
+  int32_t max_queued_requests = 1024;
   GenerationDefaults defaults{};
 };
 

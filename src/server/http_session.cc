@@ -165,7 +165,8 @@ bool HttpSession::ParseNext() {
   input_.erase(0, parser_->Parse(input_));
   Shrink(input_);
   if (parser_->error()) {
-    Refuse(*parser_->error());
+    const FramingError error = *parser_->error();  // a copy: Refuse drops the parser
+    Refuse(error);
     return true;
   }
   if (!CountBody(parser_->request().body.size())) {
@@ -222,8 +223,8 @@ void HttpSession::Dispatch() {
 }
 
 /// Answers a request that no handler sees; the connection ends with it, because nobody knows where
-/// the next request would begin. A copy of the error: the parser that holds it goes.
-void HttpSession::Refuse(FramingError error) {
+/// the next request would begin.
+void HttpSession::Refuse(const FramingError& error) {
   const HttpRequest& request = parser_->request();
   const std::string_view given = request.Header("X-Request-Id").value_or("");
   record_.id = ValidRequestId(given) ? std::string(given) : host_.NewRequestId();

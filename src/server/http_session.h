@@ -84,7 +84,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool ParseNext();
   bool CountBody(size_t size);
   void Dispatch();
-  void Refuse(FramingError error);
+  void Refuse(const FramingError& error);
 
   // Answering.
   bool TakeOutput();
