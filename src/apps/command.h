@@ -24,6 +24,7 @@ struct Command {
 Command AddGenerateCommand(CLI::App& parent);
 Command AddInspectCommand(CLI::App& parent);
 Command AddRenderCommand(CLI::App& parent);
+Command AddServeCommand(CLI::App& parent);
 Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);

@@ -9,17 +9,19 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
-            ["inspect"], ["parity"], ["score"], ["tokenize"],
+            ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -229,6 +231,41 @@ class WithoutAModel(unittest.TestCase):
         self.assertIn("no-such-file", self.refused(1, "gate", "reference", "--model", "m",
                                                    "--golden", "no-such-file"))
 
+    def test_serve_names_the_flag_wherever_it_was_set(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "serve.toml"
+            cases = [
+                (["--port", "99999"], {}, "", ["--port", "65535"]),
+                ([], {"DECANT_PORT": "x"}, "", ["--port", "x"]),
+                ([], {"DECANT_MAX_NUM_SEQS": "many"}, "", ["--max-batch", "many"]),
+                ([], {}, "max-num-seqs = many", ["serve.toml", "--max-batch", "many"]),
+                ([], {}, "prot = 1", ["serve.toml", "prot"]),
+                ([], {}, "[serve]\nport = 1", ["serve.toml", "serve"]),
+                (["--max-batch", "0"], {"DECANT_MAX_BATCH": "x"}, "", ["--max-batch", "0"]),
+                (["--idle-timeout", "nan"], {}, "", ["--idle-timeout"]),
+                (["--access-log", ""], {}, "", ["--access-log"]),
+                (["--api-key", ""], {}, "", ["--api-key"]),
+            ]
+            for flags, environment, text, words in cases:
+                with self.subTest(flags=flags, environment=environment, text=text):
+                    path.write_text(text)
+                    done = subprocess.run(
+                        [program, "serve", "--model", "m", "--config", path, *flags],
+                        env={**os.environ, "DECANT_PORT": "0", **environment}, text=True,
+                        capture_output=True, check=False, timeout=TIMEOUT)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    for word in words:
+                        self.assertIn(word, done.stderr)
+        self.assertIn("no-such-file", self.refused(2, "serve", "--model", "m", "--config",
+                                                   "no-such-file"))
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            said = self.refused(1, "serve", "--model", "m", "--port", port)
+            self.assertIn(port, said)
+            self.assertIn("--port", said)
+
     def test_the_kernel_gate_adds_its_row(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "gates.jsonl"
@@ -330,6 +367,32 @@ class WithAModel(unittest.TestCase):
         _, said = process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 130)
         self.assertIn(b"cancelled", said)
+
+    def test_serve_starts_answers_and_ends_in_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "serve.toml"
+            config.write_text("port = 1\nmax-num-seqs = 2\n")
+            log = pathlib.Path(folder) / "access.jsonl"
+            process = subprocess.Popen(
+                [program, "serve", "--model", MODEL, "--config", config, "--access-log", log],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "DECANT_PORT": "0"})
+            try:
+                line = process.stdout.readline()
+                self.assertRegex(line, r"^listening on http://127\.0\.0\.1:\d+\n$")
+                request = urllib.request.Request(line.split()[-1] + "/health",
+                                                 headers={"X-Request-Id": "probe"})
+                with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                    self.assertEqual(answer.status, 200)
+                    self.assertEqual(answer.headers["X-Request-Id"], "probe")
+            finally:
+                process.send_signal(signal.SIGTERM)
+                _, said = process.communicate(timeout=TIMEOUT)
+            self.assertEqual(process.returncode, 0, said)
+            self.assertIn("stopping", said)
+            rows = [json.loads(row) for row in log.read_text().splitlines()]
+            self.assertEqual([(row["id"], row["path"], row["status"]) for row in rows],
+                             [("probe", "/health", 200)])
 
     def test_closed_bench_adds_to_its_files(self):
         with tempfile.TemporaryDirectory() as folder:

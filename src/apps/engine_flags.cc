@@ -56,7 +56,7 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
          "flash (256, flash; CUDA only), or auto (decant on the CPU, flash on CUDA)")
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option("--page-size", flags.page_size,
+  app.add_option("--page-size,--block-size", flags.page_size,
                  "Slots a page of the KV cache (default: the engine's)")
       ->type_name("SLOTS");
   app.add_option("--weights", flags.weights,
@@ -72,7 +72,8 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "Share of a GPU's memory for weights, workspace and KV cache together")
       ->capture_default_str()
       ->type_name("SHARE");
-  app.add_option("--chunk-tokens", flags.chunk_tokens, "Prompt tokens a step, all rows together")
+  app.add_option("--chunk-tokens,--max-num-batched-tokens", flags.chunk_tokens,
+                 "Prompt tokens a step, all rows together; decode tokens do not count")
       ->capture_default_str()
       ->type_name("N");
   app.add_option("--max-model-len", flags.max_model_len,
@@ -84,7 +85,8 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "Attention of decode tokens: split, rows or flash (default: the engine's)")
       ->type_name("NAME");
   if (set == EngineFlagSet::kWithoutBatch) return;
-  app.add_option("--max-batch", flags.max_batch, "Rows: requests that run at the same time")
+  app.add_option("--max-batch,--max-num-seqs", flags.max_batch,
+                 "Rows: requests that run at the same time")
       ->capture_default_str()
       ->type_name("ROWS");
 }

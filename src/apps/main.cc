@@ -33,6 +33,7 @@ int Run(int argc, char** argv) {
       "  scripts/fetch-model smollm2-135m\n"
       "  decant inspect models/smollm2-135m-instruct-q4_1.gguf\n"
       "  decant generate --model models/smollm2-135m-instruct-q4_1.gguf --prompt \"The sea is\"\n"
+      "  decant serve --model models/smollm2-135m-instruct-q4_1.gguf\n"
       "Every command explains itself: decant generate --help");
 
   CLI::App& bench = *app.add_subcommand("bench", "Measure the engine");
@@ -43,6 +44,7 @@ int Run(int argc, char** argv) {
       AddParityCommand(app, {argv, static_cast<size_t>(argc)}),
       AddRenderCommand(app),
       AddScoreCommand(app, {argv, static_cast<size_t>(argc)}),
+      AddServeCommand(app),
       AddTokenizeCommand(app),
       AddBenchArrivalsCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
