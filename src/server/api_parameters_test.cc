@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
+#include "base/random.h"
 #include "server/test_api.h"
 
 namespace decant {
@@ -237,6 +240,52 @@ TEST_F(ApiParametersTest, HostileBodies) {
     Refusal("/tokenize", body);
     Refusal("/detokenize", body);
   }
+}
+
+/// Bodies with bytes changed, cut out and doubled get an answer or a 4xx, in JSON.
+TEST_F(ApiParametersTest, MutatedBodies) {
+  const std::pair<std::string, std::string> good[] = {
+      {kChat, R"({"model": "org/model", "messages": [{"role": "user", "content": [{"type": "text",
+          "text": "h\u00e9 <|im_end|>"}]}, {"role": "assistant", "tool_calls": [{"function":
+          {"name": "f", "arguments": "{\"a\": 1}"}}]}], "tools": [{"type": "function",
+          "function": {"name": "f"}}], "n": 2, "max_tokens": 3, "logprobs": true})"},
+      {kCompletions, R"({"model": "alias", "prompt": [[1, 2], [3]], "echo": true, "logprobs": 2,
+          "logit_bias": {"5": -1.5e1}, "stop": ["a", "\ud83d\ude00"], "temperature": 0.5,
+          "stream": false, "seed": -7, "max_tokens": 4})"},
+      {"/tokenize", R"({"prompt": "abc é", "add_special_tokens": false, "model": "alias"})"},
+      {"/detokenize", R"({"tokens": [1, 2, 256, 258]})"},
+  };
+  const std::string bytes = "\"\\{}[]:,-+.0123456789eEntf \x80\xff\xc3\xed" + std::string(1, '\0');
+  std::map<int, int> statuses;
+  for (uint64_t round = 0; round < 4000; ++round) {
+    const CounterRng rng(round);
+    auto [path, body] = good[rng.Below(0, std::size(good))];
+    const uint64_t changes = 1 + rng.Below(1, 3);
+    for (uint64_t change = 0; change < changes; ++change) {
+      const uint64_t counter = 10 * (change + 1);
+      const size_t at = rng.Below(counter, body.size());
+      const size_t length = rng.Below(counter + 1, std::min<size_t>(body.size() - at, 12)) + 1;
+      switch (rng.Below(counter + 2, 3)) {
+        case 0:
+          body[at] = bytes[rng.Below(counter + 3, bytes.size())];
+          break;
+        case 1:
+          body.erase(at, length);
+          break;
+        default:
+          body.insert(at, body.substr(at, length));
+      }
+    }
+    const auto exchange = api_.StartPost(path, body);
+    exchange->Wait();
+    if (exchange->streamed()) continue;
+    const HttpResponse& response = exchange->response();
+    EXPECT_LT(response.status, 500) << body << response.body;
+    EXPECT_TRUE(Json::accept(response.body)) << body << response.body;
+    ++statuses[response.status];
+  }
+  EXPECT_GT(statuses[200], 50);
+  EXPECT_GT(statuses[400], 1000);
 }
 
 }  // namespace
