@@ -16,6 +16,11 @@ ApiModel::ApiModel(ApiOptions options, std::shared_ptr<const Tokenizer> tokenize
       tokenizer_(std::move(tokenizer)),
       prompter_(std::move(prompter)) {
   DECANT_CHECK(tokenizer_ != nullptr && !options_.served_names.empty());
+  size_t longest = 1;
+  for (Token token = 0; token < tokenizer_->vocab_size(); ++token) {
+    longest = std::max(longest, tokenizer_->TokenBytes(token).size());
+  }
+  most_bytes_ = longest * static_cast<size_t>(std::max(options_.max_model_len, 0));
   renders_tools_ = prompter_ && ProbeTools();
 }
 
@@ -49,6 +54,15 @@ std::vector<Token> ApiModel::Encode(std::string_view text, bool add_special) con
     tokens.insert(tokens.begin(), *tokenizer_->bos());
   }
   return tokens;
+}
+
+ApiError ApiModel::TooManyBytesError(std::string_view parameter, size_t bytes) const {
+  return {.message = fmt::format("This model's maximum context length is {} tokens. However, you "
+                                 "sent a prompt of {} bytes, which are more. Please reduce its "
+                                 "length.",
+                                 options_.max_model_len, bytes),
+          .param = std::string(parameter),
+          .code = "context_length_exceeded"};
 }
 
 int64_t ApiModel::PoolBudget(int64_t prompt_tokens, int32_t samples) const {

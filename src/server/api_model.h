@@ -54,6 +54,11 @@ class ApiModel {
   /// the tokenizer puts before a text.
   std::vector<Token> Encode(std::string_view text, bool add_special) const;
 
+  /// Whether a text of so many bytes has more tokens than the model's length, however it is cut, so
+  /// that it need not be tokenised, which takes seconds for the largest bodies.
+  bool TooManyBytes(size_t bytes) const { return bytes > most_bytes_; }
+  ApiError TooManyBytesError(std::string_view parameter, size_t bytes) const;
+
   /// How many tokens each of `samples` continuations can have in the pool's pages; below 1: none.
   int64_t PoolBudget(int64_t prompt_tokens, int32_t samples) const;
 
@@ -63,6 +68,7 @@ class ApiModel {
   ApiOptions options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatPrompter> prompter_;
+  size_t most_bytes_ = 0;  ///< As many of the longest token as the model takes.
   bool renders_tools_ = false;
 };
 

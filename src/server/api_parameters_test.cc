@@ -213,6 +213,15 @@ TEST_F(ApiParametersTest, TooLongSaysHowLong) {
                                               std::string(5000, 'x') + "\"}]"))
                                .dump())["code"],
             "context_length_exceeded");
+  // What cannot fit is not even tokenised.
+  const std::string huge(2'000'000, ' ');
+  EXPECT_THAT(Refusal(kCompletions, Fields(kCompletions, "prompt", huge).dump())["message"]
+                  .get<std::string>(),
+              HasSubstr("2000000 bytes"));
+  const Json message = {{"role", "user"}, {"content", huge}};
+  EXPECT_EQ(Refusal(kChat, Fields(kChat, "messages", Json::array({message})).dump())["code"],
+            "context_length_exceeded");
+  EXPECT_EQ(Refusal("/tokenize", Json{{"prompt", huge}}.dump())["param"], "prompt");
   // What the model takes and the pool does not, and what a silent request gets of it.
   TestApi small({.num_pages = 8});  // 128 slots
   fields = Fields(kCompletions, "max_tokens", 127);

@@ -145,6 +145,12 @@ std::optional<ChatPrompt> RenderChat(const ApiModel& model, const ChatInput& inp
     reader.Fail("messages", "this model has no chat template: use /v1/completions");
     return std::nullopt;
   }
+  // Of what is in the JSON, escapes and other keys than content are no part of the prompt.
+  const size_t bytes = input.messages.size() + input.tools.size();
+  if (model.TooManyBytes(bytes / 2)) {
+    reader.Fail(model.TooManyBytesError("messages", bytes));
+    return std::nullopt;
+  }
   Expected<ChatPrompt> prompt =
       model.prompter()->Render(input.messages, {.generation_prompt = input.generation_prompt,
                                                 .tools_json = input.tools,

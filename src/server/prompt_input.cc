@@ -12,9 +12,14 @@ bool AllOf(const Json& list, bool (Json::*is)() const noexcept) {
   return std::ranges::all_of(list, [is](const Json& element) { return (element.*is)(); });
 }
 
-CallPrompt TextPrompt(const ApiModel& model, bool add_special, const Json& text) {
+CallPrompt TextPrompt(const ApiModel& model, bool add_special, const Json& text,
+                      ParameterReader& reader) {
   CallPrompt prompt{.text = text.get<std::string>()};
-  prompt.tokens = model.Encode(prompt.text, add_special);
+  if (model.TooManyBytes(prompt.text.size())) {
+    reader.Fail(model.TooManyBytesError("prompt", prompt.text.size()));
+  } else {
+    prompt.tokens = model.Encode(prompt.text, add_special);
+  }
   return prompt;
 }
 
@@ -43,11 +48,11 @@ std::vector<CallPrompt> ReadPrompts(const ApiModel& model, bool add_special,
   const Json* value = reader.Find("prompt");
   const bool list = value != nullptr && value->is_array() && !value->empty();
   if (value != nullptr && value->is_string()) {
-    prompts.push_back(TextPrompt(model, add_special, *value));
+    prompts.push_back(TextPrompt(model, add_special, *value, reader));
   } else if (list && AllOf(*value, &Json::is_number)) {
     prompts.push_back({.tokens = ReadTokenIds(model, "prompt", *value, reader)});
   } else if (list && value->size() <= kMaxPrompts && AllOf(*value, &Json::is_string)) {
-    for (const Json& text : *value) prompts.push_back(TextPrompt(model, add_special, text));
+    for (const Json& text : *value) prompts.push_back(TextPrompt(model, add_special, text, reader));
   } else if (list && value->size() <= kMaxPrompts && AllOf(*value, &Json::is_array)) {
     for (size_t i = 0; i < value->size(); ++i) {
       const std::string place = fmt::format("prompt[{}]", i);

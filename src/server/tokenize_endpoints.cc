@@ -46,6 +46,9 @@ std::vector<Token> TextTokens(const ApiModel& model, ParameterReader& reader) {
   }
   const bool add_special = reader.Bool("add_special_tokens").value_or(true);
   const std::optional<std::string> text = reader.String("prompt");
+  if (text && model.TooManyBytes(text->size())) {
+    reader.Fail(model.TooManyBytesError("prompt", text->size()));
+  }
   return reader.ok() && text ? model.Encode(*text, add_special) : std::vector<Token>();
 }
 
