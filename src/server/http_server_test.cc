@@ -129,7 +129,7 @@ TEST(HttpServer, RefusesBadRequestsInTheApisShapeAndCloses) {
     EXPECT_EQ(response->status, status) << bytes.substr(0, 60);
     EXPECT_EQ(response->headers["connection"], "close");
     EXPECT_NE(response->headers["x-request-id"], "");
-    EXPECT_EQ(response->body.find(R"({"error":{"message":")"), 0U) << response->body;
+    EXPECT_EQ(response->body.find(R"({"error": {"message": ")"), 0U) << response->body;
     EXPECT_EQ(response->headers.count("allow"), status == 405 ? 1U : 0U);
     EXPECT_FALSE(client.ReadResponse()) << "what stood behind a bad request was read as one";
   }
