@@ -82,7 +82,7 @@ std::string JsonNumber(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-JsonObject& JsonObject::AddRaw(std::string_view key, std::string_view json) {
+JsonObject& JsonObject::AddJson(std::string_view key, std::string_view json) {
   if (!body_.empty()) body_ += ", ";
   body_ += JsonQuote(key);
   body_ += ": ";
@@ -91,37 +91,37 @@ JsonObject& JsonObject::AddRaw(std::string_view key, std::string_view json) {
 }
 
 JsonObject& JsonObject::Add(std::string_view key, std::string_view value) {
-  return AddRaw(key, JsonQuote(value));
+  return AddJson(key, JsonQuote(value));
 }
 
 JsonObject& JsonObject::Add(std::string_view key, const char* value) {
-  return AddRaw(key, JsonQuote(value));
+  return AddJson(key, JsonQuote(value));
 }
 
 JsonObject& JsonObject::Add(std::string_view key, double value) {
-  return AddRaw(key, JsonNumber(value));
+  return AddJson(key, JsonNumber(value));
 }
 
 JsonObject& JsonObject::Add(std::string_view key, const JsonObject& value) {
-  return AddRaw(key, value.ToString());
+  return AddJson(key, value.ToString());
 }
 
 JsonObject& JsonObject::Add(std::string_view key, const JsonArray& value) {
-  return AddRaw(key, value.ToString());
+  return AddJson(key, value.ToString());
 }
 
-JsonArray& JsonArray::AddRaw(std::string_view json) {
+JsonArray& JsonArray::AddJson(std::string_view json) {
   if (!body_.empty()) body_ += ", ";
   body_ += json;
   return *this;
 }
 
-JsonArray& JsonArray::Add(std::string_view value) { return AddRaw(JsonQuote(value)); }
+JsonArray& JsonArray::Add(std::string_view value) { return AddJson(JsonQuote(value)); }
 
-JsonArray& JsonArray::Add(const char* value) { return AddRaw(JsonQuote(value)); }
+JsonArray& JsonArray::Add(const char* value) { return AddJson(JsonQuote(value)); }
 
-JsonArray& JsonArray::Add(double value) { return AddRaw(JsonNumber(value)); }
+JsonArray& JsonArray::Add(double value) { return AddJson(JsonNumber(value)); }
 
-JsonArray& JsonArray::Add(const JsonObject& value) { return AddRaw(value.ToString()); }
+JsonArray& JsonArray::Add(const JsonObject& value) { return AddJson(value.ToString()); }
 
 }  // namespace decant

@@ -27,17 +27,17 @@ class JsonObject {
   template <std::integral T>
   JsonObject& Add(std::string_view key, T value) {
     if constexpr (std::same_as<T, bool>) {
-      return AddRaw(key, value ? "true" : "false");
+      return AddJson(key, value ? "true" : "false");
     } else {
-      return AddRaw(key, std::to_string(value));
+      return AddJson(key, std::to_string(value));
     }
   }
+  /// `json` is a whole JSON value already.
+  JsonObject& AddJson(std::string_view key, std::string_view json);
 
   std::string ToString() const { return "{" + body_ + "}"; }
 
  private:
-  JsonObject& AddRaw(std::string_view key, std::string_view json);
-
   std::string body_;
 };
 
@@ -51,17 +51,17 @@ class JsonArray {
   template <std::integral T>
   JsonArray& Add(T value) {
     if constexpr (std::same_as<T, bool>) {
-      return AddRaw(value ? "true" : "false");
+      return AddJson(value ? "true" : "false");
     } else {
-      return AddRaw(std::to_string(value));
+      return AddJson(std::to_string(value));
     }
   }
+  /// `json` is a whole JSON value already.
+  JsonArray& AddJson(std::string_view json);
 
   std::string ToString() const { return "[" + body_ + "]"; }
 
  private:
-  JsonArray& AddRaw(std::string_view json);
-
   std::string body_;
 };
 
