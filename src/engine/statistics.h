@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "sched/request.h"
@@ -33,18 +34,20 @@ struct StepRecord {
   double host() const { return plan + launch + deliver; }
 };
 
-/// The last records, oldest first, in memory of a fixed size.
+/// The last records, oldest first. Adding one takes the same time however many there are.
 class StepHistory {
  public:
   explicit StepHistory(size_t capacity) : capacity_(capacity) {}
 
   void Add(const StepRecord& record);
-  std::vector<StepRecord> Records() const;
+  std::vector<StepRecord> Records() const { return {records_.begin(), records_.end()}; }
+
+  /// The oldest `most` records whose number is at least `step`.
+  std::vector<StepRecord> Since(uint64_t step, size_t most) const;
 
  private:
   size_t capacity_;
-  size_t oldest_ = 0;  ///< Where the oldest record lies once the buffer is full.
-  std::vector<StepRecord> records_;
+  std::deque<StepRecord> records_;
 };
 
 /// Counts since the engine started, and how things stand now. A request of n samples counts n times

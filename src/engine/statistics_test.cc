@@ -22,6 +22,22 @@ TEST(StepHistoryTest, KeepsTheLastRecordsInOrder) {
   EXPECT_EQ(StepsOf(history), (std::vector<uint64_t>{6, 7, 8}));
 }
 
+TEST(StepHistoryTest, GivesRecordsFromAStepOn) {
+  const auto steps_since = [](const StepHistory& history, uint64_t step, size_t most) {
+    std::vector<uint64_t> steps;
+    for (const StepRecord& record : history.Since(step, most)) steps.push_back(record.step);
+    return steps;
+  };
+  StepHistory history(3);
+  EXPECT_TRUE(history.Since(0, 10).empty());
+  for (uint64_t step = 0; step < 8; ++step) history.Add({.step = step});
+  EXPECT_EQ(steps_since(history, 0, 10), (std::vector<uint64_t>{5, 6, 7}));
+  EXPECT_EQ(steps_since(history, 6, 10), (std::vector<uint64_t>{6, 7}));
+  EXPECT_EQ(steps_since(history, 5, 2), (std::vector<uint64_t>{5, 6}));
+  EXPECT_TRUE(history.Since(8, 10).empty());
+  EXPECT_TRUE(history.Since(5, 0).empty());
+}
+
 TEST(StepHistoryTest, MayKeepNothing) {
   StepHistory history(0);
   history.Add({.step = 1});
