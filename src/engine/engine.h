@@ -81,8 +81,8 @@ struct EngineConfig {
 /// which the loop empties before each step. While step n runs, the loop plans and launches step
 /// n + 1; then it waits for n and delivers its tokens.
 ///
-/// Submit, Cancel, Health, Stats, Steps, StepsSince and Rows may be called from any thread, sinks included; Drain and
-/// Stop from any but the loop thread.
+/// Submit, Cancel and what inspects (Health, Stats, Steps, StepsSince, Rows) may be called from any
+/// thread, sinks included; Drain and Stop from any but the loop thread.
 class Engine {
  public:
   /// Starts the loop. `tokenizer` turns tokens into text; without one, updates carry tokens only

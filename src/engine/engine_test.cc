@@ -430,27 +430,6 @@ TEST(EngineTest, LaunchesAStepBeforeItWaitsForTheOneBefore) {
   EXPECT_THAT(log, ElementsAre("L0", "L1", "W0", "L2", "W1", "L3", "W2", "W3"));
 }
 
-TEST(EngineTest, TellsHowFarItsRowsAreAfterEachStep) {
-  TestEngine engine({.max_batch = 2, .chunk_tokens = 5});
-  GenerateRequest request = MakeRequest(1, 12, 10);
-  request.ignore_end_of_text = true;
-  std::vector<std::vector<RowProgress>> seen;
-  request.sink = [&](const StreamUpdate&) { seen.push_back(engine->Rows()); };
-  const RequestId id = engine->Submit(request).value();
-  engine->Drain();
-  ASSERT_THAT(seen, SizeIs(10));
-  for (size_t i = 0; i < seen.size(); ++i) {
-    ASSERT_THAT(seen[i], SizeIs(1));
-    EXPECT_EQ(seen[i][0].request, id);
-    EXPECT_EQ(seen[i][0].prompt_tokens, 12);
-    EXPECT_EQ(seen[i][0].budget, 10);
-    EXPECT_EQ(seen[i][0].generated_tokens, i) << "the token is being delivered";
-  }
-  EXPECT_EQ(seen.back()[0].prompt_done, 12);
-  engine->Stop();
-  EXPECT_THAT(engine->Rows(), SizeIs(0));
-}
-
 TEST(EngineTest, StepRecordsAddUp) {
   TestEngine engine(
       {.max_batch = 2, .chunk_tokens = 5, .runner = {.step_time = microseconds(300)}});

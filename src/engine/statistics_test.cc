@@ -1,6 +1,9 @@
 #include "engine/statistics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "engine/test_engine.h"
 
 namespace decant {
 namespace {
@@ -42,6 +45,27 @@ TEST(StepHistoryTest, MayKeepNothing) {
   StepHistory history(0);
   history.Add({.step = 1});
   EXPECT_TRUE(history.Records().empty());
+}
+
+TEST(EngineRowsTest, AreHowFarTheSamplesWereAfterTheLastStep) {
+  TestEngine engine({.max_batch = 2, .chunk_tokens = 5});
+  GenerateRequest request{.prompt = std::vector<Token>(12, 1), .max_new_tokens = 4};
+  request.ignore_end_of_text = true;
+  std::vector<int32_t> generated;
+  request.sink = [&](const StreamUpdate& update) {
+    const std::vector<RowProgress> rows = engine->Rows();
+    ASSERT_EQ(rows.size(), 1);
+    EXPECT_EQ(rows[0].request, update.request);
+    EXPECT_EQ(rows[0].prompt_tokens, 12);
+    EXPECT_EQ(rows[0].prompt_done, 12);
+    EXPECT_EQ(rows[0].budget, 4);
+    generated.push_back(rows[0].generated_tokens);
+  };
+  ASSERT_TRUE(engine->Submit(std::move(request)).ok());
+  engine->Drain();
+  engine->Stop();
+  EXPECT_THAT(generated, ::testing::ElementsAre(0, 1, 2, 3)) << "before each token";
+  EXPECT_TRUE(engine->Rows().empty());
 }
 
 }  // namespace

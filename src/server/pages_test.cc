@@ -109,6 +109,7 @@ TEST_F(StatusPageTest, TellsOfRowsWhileTheyRunAndOfStepsThen) {
   EXPECT_EQ(steps["recent"]["floor_ms"].size(), total);
   EXPECT_LE(steps["loaded"]["median_ms"], steps["loaded"]["p99_ms"]);
   EXPECT_TRUE(steps["loaded"].contains("floor_ms"));
+  EXPECT_TRUE(steps["loaded"].contains("times_floor"));
   EXPECT_FALSE(Read({})["steps"]["loaded"].contains("floor_ms")) << "rates are not known";
 }
 

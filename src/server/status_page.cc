@@ -34,13 +34,17 @@ std::string KindJson(std::span<const StepRecord> steps, bool pure_decode,
                      const std::optional<FloorRates>& rates) {
   std::vector<double> durations;
   std::vector<double> floors;
+  std::vector<double> ratios;
   double seconds = 0;
   double bytes = 0;
   double operations = 0;
   for (const StepRecord& step : steps) {
     if (step.pure_decode() != pure_decode) continue;
     durations.push_back(step.duration);
-    if (rates) floors.push_back(FloorSeconds(step, *rates));
+    if (rates) {
+      floors.push_back(FloorSeconds(step, *rates));
+      ratios.push_back(step.duration / floors.back());
+    }
     seconds += step.duration;
     bytes += step.bytes;
     operations += step.operations;
@@ -52,7 +56,10 @@ std::string KindJson(std::span<const StepRecord> steps, bool pure_decode,
       .Add("p99_ms", Milliseconds(Quantile(durations, 0.99)))
       .Add("bytes_per_s", std::round(bytes / seconds))
       .Add("operations_per_s", std::round(operations / seconds));
-  if (rates) json.Add("floor_ms", Milliseconds(Quantile(floors, 0.5)));
+  if (rates) {
+    json.Add("floor_ms", Milliseconds(Quantile(floors, 0.5)))
+        .Add("times_floor", Quantile(ratios, 0.5));
+  }
   return json.ToString();
 }
 
