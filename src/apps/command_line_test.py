@@ -385,14 +385,19 @@ class WithAModel(unittest.TestCase):
                 with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                     self.assertEqual(answer.status, 200)
                     self.assertEqual(answer.headers["X-Request-Id"], "probe")
+                for page in ("/", "/metrics", "/openapi.json", "/status.json"):
+                    with urllib.request.urlopen(line.split()[-1] + page, timeout=TIMEOUT) as answer:
+                        self.assertGreater(len(answer.read()), 500, page)
             finally:
                 process.send_signal(signal.SIGTERM)
                 _, said = process.communicate(timeout=TIMEOUT)
             self.assertEqual(process.returncode, 0, said)
             self.assertIn("stopping", said)
             rows = [json.loads(row) for row in log.read_text().splitlines()]
-            self.assertEqual([(row["id"], row["path"], row["status"]) for row in rows],
-                             [("probe", "/health", 200)])
+            self.assertEqual(rows[0]["id"], "probe")
+            self.assertEqual([(row["path"], row["status"]) for row in rows],
+                             [(path, 200) for path in ("/health", "/", "/metrics", "/openapi.json",
+                                                       "/status.json")])
 
     def test_closed_bench_adds_to_its_files(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -27,6 +27,9 @@
 #include "server/api.h"
 #include "server/api_error.h"
 #include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/pages.h"
+#include "server/status_page.h"
 
 namespace decant {
 namespace {
@@ -52,6 +55,7 @@ struct ServeFlags {
   double idle_timeout = 75;
   double shutdown_timeout = 30;
   std::string access_log = "log";
+  bool floor = false;
 };
 
 milliseconds ToMilliseconds(double seconds) {
@@ -139,6 +143,12 @@ class Serving {
     DECANT_ASSIGN_OR_RETURN(served_, LoadWithProgress(options));
     DECANT_ASSIGN_OR_RETURN(std::optional<ChatPrompter> prompter,
                             LoadPrompter(*served_, files.chat_template));
+    metrics_ =
+        std::make_unique<ServerMetrics>(MetricsOptions{.model_name = ServedNames(flags_).front(),
+                                                       .max_model_len = served_->max_model_len(),
+                                                       .page_size = served_->page_size()},
+                                        served_->engine());
+    status_ = std::make_unique<StatusPage>(DescribeStatus(options), served_->engine());
     ApiOptions api;
     api.served_names = ServedNames(flags_);
     api.api_keys = files.api_keys;
@@ -150,7 +160,8 @@ class Serving {
     api.max_queued_requests = flags_.max_queued_requests;
     api.defaults = served_->files().generation;
     api_ = std::make_unique<Api>(std::move(api), served_->engine(), served_->shared_tokenizer(),
-                                 std::move(prompter), nullptr);
+                                 std::move(prompter), metrics_.get());
+    AddPages(*api_, *metrics_, *status_);
     ready_ = true;
     return {};
   }
@@ -168,6 +179,19 @@ class Serving {
   }
 
  private:
+  /// Before the engine has anything to do.
+  StatusOptions DescribeStatus(const EngineOptions& options) {
+    StatusOptions status{.model_name = ServedNames(flags_).front(),
+                         .max_model_len = served_->max_model_len(),
+                         .max_batch = options.max_batch,
+                         .page_size = served_->page_size()};
+    if (!flags_.floor) return status;
+    LogInfo("measuring what this machine can read and compute");
+    status.rates = FloorRates{.bytes_per_second = served_->ops().MeasureBandwidth(),
+                              .operations_per_second = served_->ops().MeasureRate()};
+    return status;
+  }
+
   void Handle(const std::shared_ptr<HttpExchange>& exchange) {
     if (ready_) return api_->Handle(exchange);
     exchange->Respond(
@@ -201,7 +225,9 @@ class Serving {
 
   const ServeFlags& flags_;
   std::unique_ptr<AccessLog> access_log_;
+  std::unique_ptr<ServerMetrics> metrics_;  // before the engine, whose last requests it hears of
   std::unique_ptr<ServedModel> served_;
+  std::unique_ptr<StatusPage> status_;
   std::unique_ptr<Api> api_;
   std::atomic<bool> ready_ = false;
   std::unique_ptr<HttpServer> server_;
@@ -248,6 +274,9 @@ void AddHttpFlags(CLI::App& app, ServeFlags& flags) {
                  "output), off, or a file")
       ->capture_default_str()
       ->type_name("TARGET");
+  app.add_flag("--floor", flags.floor,
+               "Measure at start what this machine can read and compute, so that the live page "
+               "shows the steps beside the least time they could take");
 }
 
 void AddApiFlags(CLI::App& app, ServeFlags& flags) {
@@ -288,6 +317,8 @@ Command AddServeCommand(CLI::App& parent) {
       "    -d '{\"model\": \"M\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"
       "  decant serve --model Qwen/Qwen2.5-1.5B-Instruct --host 0.0.0.0 --api-key-file keys.txt\n"
       "  DECANT_PORT=9000 decant serve --config serve.toml\n"
+      "A browser at http://HOST:PORT/ shows what the engine does and has a chat; /metrics is for\n"
+      "Prometheus, /openapi.json describes the API.\n"
       "It prints 'listening on http://HOST:PORT' once the model is loaded. SIGTERM or Ctrl-C ends\n"
       "it in order. docs/serving.md explains limits, signals, environment and the file of "
       "--config.");

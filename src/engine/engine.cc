@@ -126,6 +126,16 @@ std::vector<StepRecord> Engine::Steps() const {
   return history_.Records();
 }
 
+std::vector<StepRecord> Engine::StepsSince(uint64_t step, size_t most) const {
+  const std::lock_guard lock(mutex_);
+  return history_.Since(step, most);
+}
+
+std::vector<RowProgress> Engine::Rows() const {
+  const std::lock_guard lock(mutex_);
+  return rows_;
+}
+
 void Engine::Loop() {
   while (Receive()) {
     const bool one_in_flight = !flights_.empty();
@@ -142,6 +152,7 @@ bool Engine::Receive() {
   {
     std::unique_lock lock(mutex_);
     PublishGauges();
+    scheduler_.Progress(rows_);
     wake_.wait(lock, [this] {
       return !scheduler_.idle() || !arrivals_.empty() || !cancels_.empty() || stop_;
     });
@@ -305,6 +316,7 @@ void Engine::Fail(const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     refusal_ = status.WithContext("the engine has failed");
+    rows_.clear();
     received_arrivals_.swap(arrivals_);
   }
   for (Arrival& arrival : received_arrivals_) {

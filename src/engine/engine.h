@@ -83,8 +83,8 @@ struct EngineConfig {
 /// which the loop empties before each step. While step n runs, the loop plans and launches step
 /// n + 1; then it waits for n and delivers its tokens.
 ///
-/// Submit, Cancel, Health, Stats and Steps may be called from any thread, sinks included; Drain and
-/// Stop from any but the loop thread.
+/// Submit, Cancel and what inspects (Health, Stats, Steps, StepsSince, Rows) may be called from any
+/// thread, sinks included; Drain and Stop from any but the loop thread.
 class Engine {
  public:
   /// Starts the loop. `tokenizer` turns tokens into text; without one, updates carry tokens only
@@ -121,6 +121,12 @@ class Engine {
 
   /// Records of the last steps, oldest first; numbers that are missing fell out of the history.
   std::vector<StepRecord> Steps() const;
+
+  /// Of these, the oldest `most` whose number is at least `step`; for callers that come again.
+  std::vector<StepRecord> StepsSince(uint64_t step, size_t most) const;
+
+  /// How far the running samples were after the last step, in order of row.
+  std::vector<RowProgress> Rows() const;
 
  private:
   /// How far a sample of a request is.
@@ -194,6 +200,7 @@ class Engine {
   RequestId next_id_ = 1;
   int32_t alive_ = 0;  ///< Samples accepted and not ended.
   EngineStats stats_;
+  std::vector<RowProgress> rows_;
   StepHistory history_;
 
   std::mutex join_mutex_;

@@ -46,6 +46,9 @@ class StepHistory {
   void Add(const StepRecord& record);
   std::vector<StepRecord> Records() const { return {records_.begin(), records_.end()}; }
 
+  /// The oldest `most` records whose number is at least `step`.
+  std::vector<StepRecord> Since(uint64_t step, size_t most) const;
+
  private:
   size_t capacity_;
   std::deque<StepRecord> records_;

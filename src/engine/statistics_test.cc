@@ -1,6 +1,9 @@
 #include "engine/statistics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "engine/test_engine.h"
 
 namespace decant {
 namespace {
@@ -22,10 +25,47 @@ TEST(StepHistoryTest, KeepsTheLastRecordsInOrder) {
   EXPECT_EQ(StepsOf(history), (std::vector<uint64_t>{6, 7, 8}));
 }
 
+TEST(StepHistoryTest, GivesRecordsFromAStepOn) {
+  const auto steps_since = [](const StepHistory& history, uint64_t step, size_t most) {
+    std::vector<uint64_t> steps;
+    for (const StepRecord& record : history.Since(step, most)) steps.push_back(record.step);
+    return steps;
+  };
+  StepHistory history(3);
+  EXPECT_TRUE(history.Since(0, 10).empty());
+  for (uint64_t step = 0; step < 8; ++step) history.Add({.step = step});
+  EXPECT_EQ(steps_since(history, 0, 10), (std::vector<uint64_t>{5, 6, 7}));
+  EXPECT_EQ(steps_since(history, 6, 10), (std::vector<uint64_t>{6, 7}));
+  EXPECT_EQ(steps_since(history, 5, 2), (std::vector<uint64_t>{5, 6}));
+  EXPECT_TRUE(history.Since(8, 10).empty());
+  EXPECT_TRUE(history.Since(5, 0).empty());
+}
+
 TEST(StepHistoryTest, MayKeepNothing) {
   StepHistory history(0);
   history.Add({.step = 1});
   EXPECT_TRUE(history.Records().empty());
+}
+
+TEST(EngineRowsTest, AreHowFarTheSamplesWereAfterTheLastStep) {
+  TestEngine engine({.max_batch = 2, .chunk_tokens = 5});
+  GenerateRequest request{.prompt = std::vector<Token>(12, 1), .max_new_tokens = 4};
+  request.ignore_end_of_text = true;
+  std::vector<int32_t> generated;
+  request.sink = [&](const StreamUpdate& update) {
+    const std::vector<RowProgress> rows = engine->Rows();
+    ASSERT_EQ(rows.size(), 1);
+    EXPECT_EQ(rows[0].request, update.request);
+    EXPECT_EQ(rows[0].prompt_tokens, 12);
+    EXPECT_EQ(rows[0].prompt_done, 12);
+    EXPECT_EQ(rows[0].budget, 4);
+    generated.push_back(rows[0].generated_tokens);
+  };
+  ASSERT_TRUE(engine->Submit(std::move(request)).ok());
+  engine->Drain();
+  engine->Stop();
+  EXPECT_THAT(generated, ::testing::ElementsAre(0, 1, 2, 3)) << "before each token";
+  EXPECT_TRUE(engine->Rows().empty());
 }
 
 }  // namespace

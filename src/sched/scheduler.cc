@@ -234,6 +234,22 @@ void Scheduler::Abandon() {
   committed_ = planned_;
 }
 
+void Scheduler::Progress(std::vector<RowProgress>& progress) const {
+  progress.clear();
+  for (const std::optional<Row>& row : rows_) {
+    if (!row || row->ended) continue;
+    const Request& request = row->group->request;
+    const auto prompt_tokens = Narrow<int32_t>(request.prompt.size());
+    progress.push_back({.request = request.id,
+                        .sample = row->sample,
+                        .row = Narrow<int32_t>(&row - rows_.data()),
+                        .prompt_tokens = prompt_tokens,
+                        .prompt_done = std::min(row->context_len, prompt_tokens),
+                        .generated_tokens = row->tokens_committed,
+                        .budget = request.max_new_tokens});
+  }
+}
+
 /// Takes rows that ended out of the running ones, and frees those no step in flight may read.
 void Scheduler::FreeEndedRows() {
   std::erase_if(running_, [this](int32_t index) { return rows_[index]->ended; });

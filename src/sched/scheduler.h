@@ -34,6 +34,17 @@ struct TokenEvent {
   const SampledToken* sampled = nullptr;  ///< In the committed result: for its logprobs.
 };
 
+/// How far a sample that holds a row is.
+struct RowProgress {
+  RequestId request = 0;
+  int32_t sample = 0;
+  int32_t row = 0;
+  int32_t prompt_tokens = 0;
+  int32_t prompt_done = 0;  ///< Positions of the prompt computed, the steps in flight included.
+  int32_t generated_tokens = 0;
+  int32_t budget = 0;  ///< Tokens that it may generate.
+};
+
 /// Decides what each step computes: a state machine without I/O, clock or threads.
 ///
 /// Admission is strictly first come, first served: a request starts when a row and the pages for
@@ -93,6 +104,8 @@ class Scheduler {
   int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
   /// Samples that hold a row and have not ended.
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  /// Those samples, in order of row, in place of what `progress` holds.
+  void Progress(std::vector<RowProgress>& progress) const;
   /// Steps planned and not committed, 0 to 2.
   int32_t in_flight() const { return static_cast<int32_t>(planned_ - committed_); }
   /// Nothing waits, runs or is in flight.

@@ -89,6 +89,32 @@ TEST(SchedulerTest, ReadsAPromptInChunksThenDecodesToItsBudget) {
   EXPECT_EQ(scheduler.in_flight(), 0) << "an empty plan is no step";
 }
 
+TEST(SchedulerTest, TellsHowFarItsRowsAre) {
+  PagePool pool(16, 4);
+  Scheduler scheduler(kConfig, pool);
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(1, 11, 2)).ok());
+  ASSERT_TRUE(scheduler.Submit(MakeRequest(2, 3, 1)).ok());
+  std::vector<RowProgress> rows(5);
+  scheduler.Progress(rows);
+  EXPECT_THAT(rows, IsEmpty()) << "both wait";
+  const auto describe = [&] {
+    scheduler.Progress(rows);
+    std::string text;
+    for (const RowProgress& row : rows) {
+      text += fmt::format("{}@{} {}/{}+{}/{} ", row.request, row.row, row.prompt_done,
+                          row.prompt_tokens, row.generated_tokens, row.budget);
+    }
+    return text;
+  };
+  scheduler.Next();
+  EXPECT_EQ(describe(), "1@0 8/11+0/2 2@1 0/3+0/1 ");
+  scheduler.Commit(Result(0, {}));
+  scheduler.Next();
+  EXPECT_EQ(describe(), "1@0 11/11+0/2 2@1 3/3+0/1 ");
+  scheduler.Commit(Result(1, {{.request = 1, .row = 0, .token = 7}, {.request = 2, .row = 1}}));
+  EXPECT_EQ(describe(), "1@0 11/11+1/2 ") << "2 has ended";
+}
+
 TEST(SchedulerTest, ChunksGoToTheOldestWhileEveryDecodeTokenRuns) {
   PagePool pool(64, 4);
   Scheduler scheduler(kConfig, pool);

@@ -121,6 +121,7 @@ void Answer::OnUpdate(size_t prompt, const StreamUpdate& update) {
 void Answer::Observe(const StreamUpdate& update, Choice& choice) const {
   SampleTimes& times = choice.times;
   times.arrived = arrived_;
+  if (update.admitted_time) times.admitted = *update.admitted_time;
   const bool first = update.token && times.first_token == 0;
   const int64_t gap = update.time - times.last_token;
   if (first) times.first_token = update.time;

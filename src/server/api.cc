@@ -123,6 +123,12 @@ Api::Api(ApiOptions options, Engine& engine, std::shared_ptr<const Tokenizer> to
 
 void Api::AddPage(std::string path, Page page) { routes_[std::move(path)].get = std::move(page); }
 
+std::vector<std::string> Api::Routes() const {
+  std::vector<std::string> routes;
+  for (const auto& [path, route] : routes_) routes.push_back((route.get ? "GET " : "POST ") + path);
+  return routes;
+}
+
 void Api::Handle(const std::shared_ptr<HttpExchange>& exchange) {
   const HttpRequest& request = exchange->request();
   try {

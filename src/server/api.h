@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/engine.h"
 #include "server/api_model.h"
@@ -33,6 +34,9 @@ class Api {
 
   /// Serves GET of `path` without asking for a key. Before the first Handle.
   void AddPage(std::string path, Page page);
+
+  /// "GET /health" and the like, in order of path; one that ends in '/' stands for all below it.
+  std::vector<std::string> Routes() const;
 
   /// Answers, now or as the engine goes on. Thread-safe.
   void Handle(const std::shared_ptr<HttpExchange>& exchange);

@@ -54,6 +54,9 @@ std::vector<Token> TextTokens(const ApiModel& model, ParameterReader& reader) {
 
 }  // namespace
 
+std::span<const std::string_view> TokenizeParameterNames() { return kTokenizeParameters; }
+std::span<const std::string_view> DetokenizeParameterNames() { return kDetokenizeParameters; }
+
 std::string Tokenize(const ApiModel& model, ParameterReader& reader) {
   reader.RefuseOthers(kTokenizeParameters);
   CheckModel(model, reader);
