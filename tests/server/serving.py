@@ -45,17 +45,19 @@ def allow_many_sockets() -> int:
 
 
 class Server:
-    """A `decant serve` of its own, on a free port unless the flags name one."""
+    """A `decant serve` of its own, on a free port and without an access log unless the flags say otherwise."""
 
     def __init__(self, program: str, *flags: str | pathlib.Path):
         self.log = tempfile.TemporaryFile("w+")
-        port = () if "--port" in flags else ("--port", "0")
-        self.process = subprocess.Popen([program, "serve", "--access-log", "off", *port, *flags],
+        defaults = {"--port": "0", "--access-log": "off"}
+        own = [word for flag, value in defaults.items() if flag not in flags for word in (flag, value)]
+        self.process = subprocess.Popen([program, "serve", *own, *flags],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
-            self.process.wait()
-            raise AssertionError(f"the server did not start: {self.said()}")
+            said = self.said()
+            self.stop()
+            raise AssertionError(f"the server did not start: {said}")
         self.url = line.split()[-1]
         self.host, port_text = self.url.removeprefix("http://").split(":")
         self.port = int(port_text)
