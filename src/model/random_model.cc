@@ -25,7 +25,8 @@ constexpr NamedShape kShapes[] = {
     {"smollm2-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 8192, 1e-5F, 1e5F, false, true},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 1e-5F, 5e5F, false, true},
     {"llama-3.1-8b", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 1e-5F, 5e5F, false,
-     false}};
+     false},
+    {"tiny", "llama", 4, 128, 2, 1, 64, 384, 256, 8192, 1e-5F, 1e4F, false, true}};
 
 constexpr float kDeviation = 0.02F;
 /// Half the width of a uniform distribution of that standard deviation.

@@ -14,7 +14,8 @@ namespace decant {
 
 /// Shapes of known models, for measuring speed without their weights: "qwen2.5-0.5b",
 /// "qwen2.5-1.5b", "qwen2.5-7b", "smollm2-135m", "llama-3.2-1b", "llama-3.1-8b". Numbers as in the
-/// models' config.json. Errors: another name, with the allowed ones.
+/// models' config.json. And "tiny": 0.8 million parameters and a token for each byte, no model's,
+/// for tests of what lies around a model. Errors: another name, with the allowed ones.
 Expected<ModelConfig> FindShape(std::string_view name);
 
 std::vector<std::string_view> ShapeNames();

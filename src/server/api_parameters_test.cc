@@ -127,6 +127,22 @@ TEST_F(ApiParametersTest, RangesAreKept) {
   EXPECT_EQ(Refusal(kChat, twice.dump())["param"], "max_completion_tokens");
 }
 
+TEST_F(ApiParametersTest, WhatRoutersAddMayOnlySayWhatIsDoneAnyway) {
+  const Json added = Json::parse(R"({"continue_final_message": false, "include_reasoning": true,
+      "no_stop_trim": false, "return_hidden_states": false, "separate_reasoning": true,
+      "skip_special_tokens": true, "stream_reasoning": true})");
+  for (const char* path : {kChat, kCompletions}) {
+    Json all = Fields(path, "max_tokens", 2);
+    all.update(added);
+    EXPECT_EQ(api_.Post(path, all.dump()).status, 200);
+    for (const auto& [name, value] : added.items()) {
+      const Json error = Refusal(path, Fields(path, name, !value.get<bool>()).dump());
+      EXPECT_EQ(error["param"], name);
+      EXPECT_EQ(error["code"], "unsupported_parameter");
+    }
+  }
+}
+
 TEST_F(ApiParametersTest, WhatIsNotSupportedIsNamed) {
   const Json unsupported = Json::parse(R"({"best_of": 1, "functions": [], "store": false,
       "reasoning_effort": "low", "guided_json": {}, "": 1, "temprature": 1, "a[0].b": 1,

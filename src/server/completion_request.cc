@@ -74,6 +74,15 @@ constexpr std::array<std::string_view, 22> kCompletionParameters = {"add_special
                                                                     "top_p",
                                                                     "user"};
 
+/// Routers for vLLM and SGLang write these into every request, with their own defaults.
+constexpr std::array<FixedFlag, 7> kFixedFlags = {{{.name = "continue_final_message"},
+                                                   {.name = "include_reasoning", .value = true},
+                                                   {.name = "no_stop_trim"},
+                                                   {.name = "return_hidden_states"},
+                                                   {.name = "separate_reasoning", .value = true},
+                                                   {.name = "skip_special_tokens", .value = true},
+                                                   {.name = "stream_reasoning", .value = true}}};
+
 std::string ReadModel(const ApiModel& model, ParameterReader& reader) {
   const std::optional<std::string> name = reader.String("model");
   if (!name) {
@@ -321,7 +330,7 @@ CompletionCall ReadCompletionCall(ApiKind kind, const ApiModel& model, uint64_t 
                                   ParameterReader& reader) {
   CompletionCall call;
   call.kind = kind;
-  reader.RefuseOthers(ParameterNames(kind));
+  reader.RefuseOthers(ParameterNames(kind), kFixedFlags);
   call.model = ReadModel(model, reader);
   reader.String("user");
   call.max_tokens = ReadMaxTokens(kind, reader);

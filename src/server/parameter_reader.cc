@@ -15,12 +15,17 @@ ParameterReader::ParameterReader(const Json& object) : object_(object) {
   Fail({.message = fmt::format("the body is {}: it must be a JSON object", JsonKind(object))});
 }
 
-void ParameterReader::RefuseOthers(std::span<const std::string_view> known) {
+void ParameterReader::RefuseOthers(std::span<const std::string_view> known,
+                                   std::span<const FixedFlag> fixed) {
   if (!object_.is_object()) return;
   for (const auto& [name, value] : object_.items()) {
     if (std::ranges::find(known, name) != known.end()) continue;
+    const auto flag = std::ranges::find(fixed, name, &FixedFlag::name);
+    const bool is_fixed = flag != fixed.end();
+    if (is_fixed && (value.is_null() || value == flag->value)) continue;
     const std::string shown = RepairUtf8(std::string_view(name).substr(0, 64));
-    Fail({.message = fmt::format("'{}' is not a parameter that this server supports", shown),
+    Fail({.message = fmt::format("'{}' is not a parameter that this server supports{}", shown,
+                                 is_fixed ? fmt::format(" other than as {}", flag->value) : ""),
           .param = shown,
           .code = "unsupported_parameter"});
     return;

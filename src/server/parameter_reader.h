@@ -18,6 +18,12 @@ struct NumberRange {
   bool above_low = false;  ///< `low` itself is not allowed.
 };
 
+/// A parameter that may only say what is done anyway.
+struct FixedFlag {
+  std::string_view name;
+  bool value = false;
+};
+
 /// Reads the parameters of a request one by one and remembers the first error, so that a caller
 /// reads them all and asks once. A parameter that is null counts as absent. After an error, readers
 /// give what they find or nothing.
@@ -26,8 +32,8 @@ class ParameterReader {
   /// `object` must outlive the reader; anything but an object is an error.
   explicit ParameterReader(const Json& object);
 
-  /// Refuses, by name, what is not in `known`.
-  void RefuseOthers(std::span<const std::string_view> known);
+  /// Refuses, by name, what is neither in `known` nor in `fixed` with its value there.
+  void RefuseOthers(std::span<const std::string_view> known, std::span<const FixedFlag> fixed = {});
 
   /// The parameter; null where it is absent.
   const Json* Find(std::string_view name) const;
