@@ -10,10 +10,12 @@ import argparse
 import asyncio
 import collections
 import json
+import pathlib
 import random
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -27,6 +29,9 @@ import run_header  # noqa: E402
 AT_ONCE = 32
 PATIENCE = 0.3  # seconds without a byte before the connection is left: a request may have lost its end
 SCHEMATHESIS = serving.in_environment("openai", "schemathesis")
+# No answer is a 5xx, and each is what the document says.
+CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+          "response_schema_conformance")
 SEED = 9
 SERVER_ERROR = re.compile(rb"(?:^|\n|\})HTTP/1\.1 5")
 VICTIM = {"model": "tiny", "prompt": "An innocent stream", "max_tokens": 100, "temperature": 0, "stream": True, "logprobs": 0}
@@ -126,6 +131,19 @@ class Attack:
             await asyncio.gather(*(one(number) for number in range(first, min(first + batch, count))))
 
 
+def name_the_model(schema):
+    """An OpenAPI document whose requests name the model that is served: with made-up names they would all end there."""
+    if isinstance(schema, list):
+        return [name_the_model(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = {key: name_the_model(part) for key, part in schema.items()}
+    properties = named.get("properties")
+    if isinstance(properties, dict) and "model" in properties:
+        properties["model"] = {"type": "string", "enum": ["tiny"]}
+    return named
+
+
 class Hostile(unittest.TestCase):
 
     def setUp(self):
@@ -157,12 +175,15 @@ class Hostile(unittest.TestCase):
 
     @unittest.skipUnless(SCHEMATHESIS.exists(), "no schemathesis; scripts/fetch-clients gets it")
     def test_requests_made_from_the_schema(self):
-        if self.server.get("/openapi.json")[0] == 404:
+        status, text = self.server.get("/openapi.json")
+        if status == 404:
             self.skipTest("there is no /openapi.json")
-        with Victim(self.server) as victim:
+        with Victim(self.server) as victim, tempfile.TemporaryDirectory() as folder:
+            document = pathlib.Path(folder) / "openapi.json"
+            document.write_text(json.dumps(name_the_model(json.loads(text))))
             done = subprocess.run(
-                [SCHEMATHESIS, "run", f"{self.server.url}/openapi.json", "--seed", str(SEED), "--phases", "examples,fuzzing",
-                 "--max-examples", str(max(10, options.requests // 100)), "--checks", "not_a_server_error", "--no-color",
+                [SCHEMATHESIS, "run", document, "--url", self.server.url, "--seed", str(SEED), "--phases", "examples,fuzzing",
+                 "--max-examples", str(max(10, options.requests // 100)), "--checks", CHECKS, "--no-color",
                  "--generation-database", "none", "--request-timeout", "10"],
                 capture_output=True, text=True, check=False, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout[-5000:] + done.stderr[-2000:])
