@@ -66,7 +66,7 @@ class KernelBench {
   Status ChooseKernels() {
     Status refused;
     for (const auto& [kernel, page_size] : options_.kernels) {
-      const Status status = TryPageSize(make_ops_, options_.shape, kernel, page_size);
+      Status status = TryPageSize(make_ops_, options_.shape, kernel, page_size);
       if (status.ok()) {
         usable_[page_size].push_back(kernel);
       } else if (options_.all_must_run) {

@@ -4,8 +4,8 @@
 
 #include <numeric>
 
-#include "ops/forwarding_ops.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/forwarding_ops.h"
 
 namespace decant {
 namespace {

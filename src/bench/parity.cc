@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -31,7 +32,11 @@ struct RequestKey {
   uint64_t prompt_hash;
   int32_t repeat;  ///< How many rows before have the rest in common with this one.
 
-  auto operator<=>(const RequestKey&) const = default;
+  auto Tied() const {
+    return std::tie(workload, prompt_lengths, min_budget, max_budget, scale, seed, load, index,
+                    prompt_hash, repeat);
+  }
+  bool operator<(const RequestKey& other) const { return Tied() < other.Tied(); }
 };
 
 std::map<RequestKey, const TokenRow*> IndexRows(std::span<const TokenRow> rows) {

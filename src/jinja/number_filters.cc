@@ -94,7 +94,7 @@ double RoundTo(double value, int digits) {
 
 Value FilterInt(Context& context, const Value& input, const Arguments& arguments) {
   const auto given = BindArguments("int", arguments, {"default", "base"});
-  const Value otherwise = given[0] == nullptr ? Value(int64_t{0}) : *given[0];
+  Value otherwise = given[0] == nullptr ? Value(int64_t{0}) : *given[0];
   if (input.is(Value::Kind::kUndefined)) Fail("{}", WhyUndefined(input));
   if (IsInteger(input)) return Value(ToInteger(input, "int"));
   if (input.is(Value::Kind::kFloat)) {
@@ -114,7 +114,7 @@ Value FilterInt(Context& context, const Value& input, const Arguments& arguments
 
 Value FilterFloat(Context& context, const Value& input, const Arguments& arguments) {
   const auto given = BindArguments("float", arguments, {"default"});
-  const Value otherwise = given[0] == nullptr ? Value(0.0) : *given[0];
+  Value otherwise = given[0] == nullptr ? Value(0.0) : *given[0];
   if (input.is(Value::Kind::kUndefined)) Fail("{}", WhyUndefined(input));
   if (IsNumber(input)) return Value(ToFloat(input));
   if (!input.is(Value::Kind::kText)) return otherwise;

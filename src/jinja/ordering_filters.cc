@@ -42,6 +42,7 @@ std::vector<Value> SortedItems(Context& context, std::vector<Keyed> keyed, bool 
     return IsLess(context.budget, first, second);
   });
   std::vector<Value> items;
+  items.reserve(order.size());
   for (const size_t index : order) items.push_back(std::move(keyed[index].item));
   return items;
 }

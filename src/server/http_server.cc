@@ -169,6 +169,7 @@ class HttpServer::Impl {
  private:
   static std::vector<std::unique_ptr<IoThread>> StartThreads(const SessionContext& context) {
     std::vector<std::unique_ptr<IoThread>> threads;
+    threads.reserve(static_cast<size_t>(context.options.io_threads));
     for (int i = 0; i < context.options.io_threads; ++i) {
       threads.push_back(std::make_unique<IoThread>(context));
     }

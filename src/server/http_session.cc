@@ -242,7 +242,7 @@ void HttpSession::Refuse(const FramingError& error) {
   HttpResponse response = ErrorResponse(
       error.status, full ? "service_unavailable_error" : "invalid_request_error", error.message);
   if (error.status == 405) response.headers.push_back({"Allow", "GET, HEAD, POST"});
-  QueueWhole(std::move(response));
+  QueueWhole(response);
   record_.bytes += static_cast<int64_t>(output_.size());
   Record(true);
 }
@@ -259,13 +259,13 @@ bool HttpSession::TakeOutput() {
     return false;
   }
   answer_ended_ = taken.ended;
-  if (taken.response) QueueWhole(std::move(*taken.response));
+  if (taken.response) QueueWhole(*taken.response);
   if (taken.stream_headers) QueueStreamHead(std::move(*taken.stream_headers));
   if (record_.streamed) QueueStreamBytes(taken.bytes, taken.ended);
   return !output_.empty() || answer_ended_;
 }
 
-void HttpSession::QueueWhole(HttpResponse response) {
+void HttpSession::QueueWhole(const HttpResponse& response) {
   record_.status = response.status;
   keep_alive_ = keep_alive_ && !context_.closing;
   output_ += ResponseHead{.status = response.status,

@@ -88,7 +88,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   // Answering.
   bool TakeOutput();
-  void QueueWhole(HttpResponse response);
+  void QueueWhole(const HttpResponse& response);
   void QueueStreamHead(std::vector<HttpHeader> headers);
   void QueueStreamBytes(std::string_view bytes, bool last);
   bool WriteOut();

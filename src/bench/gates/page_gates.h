@@ -43,7 +43,8 @@ struct PoisonGateOptions {
 /// For each decode kernel the same requests twice through one engine whose pool is too small for
 /// all of them at once: as they are, and with every freed page filled with NaN at once. The tokens
 /// must be the same; that they would be without the NaN, for a kernel whose sums depend on the
-/// batch too, the order of admission sees to: both times every step has the same rows. Errors: an engine that cannot be loaded.
+/// batch too, the order of admission sees to: both times every step has the same rows. Errors: an
+/// engine that cannot be loaded.
 Expected<GateReport> RunPoisonGate(const EngineLoader& loader, const PoisonGateOptions& options);
 
 }  // namespace decant
