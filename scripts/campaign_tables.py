@@ -14,10 +14,11 @@ import sys
 
 import plotting
 
+PUBLISHED_WORKLOAD = "mixed seed 0"
 # What the original published, for the same column of ours. Keys: (table, row, engine).
 PUBLISHED_STEPS = {
     ("pure_decode", "fused"): "31.3 (30.9 on the newer PyTorch)",
-    ("pure_decode", "flash-rows"): "30.3",
+    ("pure_decode", "rows-256"): "30.3",
     ("pure_decode", "flash"): "24.0",
     ("loaded", "flash"): "43.9",
 }
@@ -28,9 +29,9 @@ PUBLISHED_CLOSED = {
 }
 PUBLISHED_RATES = {
     ("6", "fused"): "4.39 (4.57 on the newer PyTorch)",
-    ("5", "flash-rows"): "4.28",
-    ("6", "flash-rows"): "4.44",
-    ("7", "flash-rows"): "4.62",
+    ("5", "rows-256"): "4.28",
+    ("6", "rows-256"): "4.44",
+    ("7", "rows-256"): "4.62",
     ("7", "flash"): "5.42",
     ("8", "flash"): "5.68",
     ("9", "flash"): "5.49",
@@ -54,8 +55,8 @@ def engine_of(row: plotting.Row) -> str:
     """As the campaign calls it: the kernel and the pages decide."""
     kernel, page = row["decode_kernel"], row["page_size"]
     if kernel == "rows":
-        return "fused" if page == "64" else "flash-rows"
-    return kernel if page == "256" or kernel == "flash" else f"{kernel}-{page}"
+        return "fused" if page == "64" else "rows-256"
+    return kernel if kernel == "flash" else f"{kernel}-{page}"
 
 
 def json_entries(path: pathlib.Path, key: str) -> list[dict]:
@@ -68,6 +69,7 @@ def steps_table(out: pathlib.Path) -> str:
     for path in sorted(out.glob("steps/*/steps.jsonl")):
         for entry in json_entries(path, "steps"):
             name = engine_of({key: str(entry[key]) for key in ("decode_kernel", "page_size")})
+            published = entry["workload"] == PUBLISHED_WORKLOAD
             for kind in ("pure_decode", "loaded"):
                 summary = entry.get(kind)
                 if summary is None:
@@ -75,12 +77,12 @@ def steps_table(out: pathlib.Path) -> str:
                 rows.append([name, kind.replace("_", " "), str(summary["steps"]),
                              f"{summary['median_ms']:.2f}", f"{summary['floor_ms']:.2f}",
                              f"{summary['times_floor']:.2f}",
-                             PUBLISHED_STEPS.get((kind, name), "")])
+                             PUBLISHED_STEPS.get((kind, name), "") if published else ""])
             gaps = entry["gaps"]
             rows.append([name, "token gaps: median, p99", str(gaps["gaps"]),
                          f"{gaps['median_ms']:.2f}, {gaps['p99_ms']:.2f}", "", "", ""])
             rows.append([name, "cost of timing", "", f"{100 * entry['cost_of_timing']:+.1f}%", "",
-                         "", "about +5%"])
+                         "", "about +5%" if published else ""])
     return markdown(["engine", "what", "count", "ms", "floor ms", "times the floor",
                      "published (A10) ms"], rows)
 
@@ -91,7 +93,8 @@ def closed_table(out: pathlib.Path) -> str:
     for (workload, batch, engine), part in plotting.group(
             rows, lambda row: (row["workload"], row["batch_size"], engine_of(row))).items():
         walls = [plotting.number(row, "wall_s") for row in part]
-        published = PUBLISHED_CLOSED.get((batch, engine), "") if workload.startswith("mixed") else ""
+        published = (PUBLISHED_CLOSED.get((batch, engine), "")
+                     if workload == PUBLISHED_WORKLOAD else "")
         table.append([workload, batch, engine, str(len(walls)), f"{statistics.median(walls):.3f}",
                       f"{min(walls):.3f} to {max(walls):.3f}", published])
     return markdown(["workload", "requests", "engine", "runs", "median s", "range s",
@@ -107,7 +110,8 @@ def arrivals_table(rows: list[plotting.Row], published: dict) -> str:
                           ("served_per_s", 2), ("queue_p50_s", 3), ("queue_p99_s", 2),
                           ("first_token_p50_s", 3), ("gap_p50_ms", 2), ("gap_p99_ms", 2))),
                       f"{row['pages_max']} of {row['pages']}",
-                      published.get((row["rate"], name), "")])
+                      (published.get((row["rate"], name), "")
+                       if row["workload"] == PUBLISHED_WORKLOAD else "")])
     return markdown(["engine", "offered/s", "requests", "served/s", "queue wait median s", "p99 s",
                      "first token s", "token gap ms", "p99 ms", "pages", "published (A10) served/s"],
                     table)
@@ -164,7 +168,8 @@ def kernel_table(out: pathlib.Path) -> str:
 def probe_table(out: pathlib.Path) -> str:
     rows = plotting.read_rows([out / "page-probe"], "page_probe.csv", ["kernel", "outcome"])
     return markdown(["kernel", "page", "outcome", "us a layer", "said"],
-                    [[row["kernel"], row["page_size"], row["outcome"], row["us_per_layer"],
+                    [[row["kernel"], row["page_size"], row["outcome"],
+                      f"{plotting.number(row, 'us_per_layer'):.1f}" if row["us_per_layer"] else "",
                       row["message"]] for row in rows])
 
 
@@ -199,8 +204,7 @@ def gates_table(out: pathlib.Path) -> str:
     return markdown(["gate", "passed", "largest difference", "flip sites", "commit"],
                     [[row["gate"], "yes" if row["passed"] else "NO",
                       f"{row['largest_difference']:.4g}",
-                      str(row["flip_sites"] if isinstance(row["flip_sites"], int)
-                          else len(row["flip_sites"])), row["commit"]] for row in rows])
+                      str(len(row["flip_sites"])), row["header"]["commit"]] for row in rows])
 
 
 def sections(out: pathlib.Path) -> list[tuple[str, str]]:
