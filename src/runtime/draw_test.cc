@@ -124,7 +124,7 @@ TEST(DrawTest, DrawsWhatTheHostDraws) {
   int32_t cases = 0;
   for (const SamplingParams& params : DrawCases(kVocab)) {
     // Most by one thread: several wait for each other a thousand times a draw.
-    const int32_t threads = ++cases % 16 == 0 ? 2 : 1;
+    const int32_t threads = ++cases % 32 == 0 ? 2 : 1;
     DeviceRow device(kVocab);
     Sampler host;
     for (uint64_t i = 0; i < kDraws; ++i) {
