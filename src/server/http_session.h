@@ -110,7 +110,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // The request being read.
   std::string input_;                      ///< Read and not parsed.
   std::unique_ptr<RequestParser> parser_;  ///< From a request's first byte to its dispatch.
-  size_t body_bytes_ = 0;                  ///< This session's part of SessionContext's.
+  size_t body_bytes_ = 0;                  ///< This connection's part of SessionContext's.
   int64_t read_deadline_ = 0;              ///< SteadyNanos; 0: none.
   bool reading_ = false;                   ///< A wait for input is pending.
   bool input_ended_ = false;
