@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
@@ -21,6 +22,15 @@ Row = dict[str, str]
 
 class PlotError(Exception):
     """What is missing, in words for the person who started the script."""
+
+
+def python_with_matplotlib() -> str | None:
+    """This Python, or else the system's, for which scripts/install-deps installs."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if pathlib.Path(python).exists() and subprocess.run(
+                [python, "-c", "import matplotlib"], check=False, capture_output=True).returncode == 0:
+            return python
+    return None
 
 
 def read_rows(places: Iterable[pathlib.Path], name: str, columns: Iterable[str]) -> list[Row]:

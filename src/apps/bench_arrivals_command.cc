@@ -139,10 +139,7 @@ class ArrivalsBench {
   /// All rates on one engine.
   Status RunEngine(const EngineOptions& options) {
     DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
-    if (rates_.bytes_per_second == 0) {
-      rates_ = {.bytes_per_second = served->ops().MeasureBandwidth(),
-                .operations_per_second = served->ops().MeasureRate()};
-    }
+    if (rates_.bytes_per_second == 0) rates_ = MeasureRates(served->ops());
     for (const NamedWorkload& named : plan_.workloads) {
       DECANT_RETURN_IF_ERROR(RunWorkload(*served, options, named));
     }

@@ -59,7 +59,11 @@ class ClosedBench {
   /// All workloads and batch sizes on one engine.
   Status RunEngine(const EngineOptions& options) {
     DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
-    if (rates_.bytes_per_second == 0) MeasureRates(*served);
+    if (rates_.bytes_per_second == 0) {
+      rates_ = MeasureRates(served->ops());
+      LogInfo("memory reads {:.1f} GB/s, matrix products {:.0f} GFLOP/s",
+              rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
+    }
     const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
     for (const NamedWorkload& named : plan_.workloads) {
       for (const int32_t batch_size : flags_.batch_sizes) {
@@ -81,13 +85,6 @@ class ClosedBench {
   }
 
  private:
-  void MeasureRates(ServedModel& served) {
-    rates_ = {.bytes_per_second = served.ops().MeasureBandwidth(),
-              .operations_per_second = served.ops().MeasureRate()};
-    LogInfo("memory reads {:.1f} GB/s, matrix products {:.0f} GFLOP/s",
-            rates_.bytes_per_second * 1e-9, rates_.operations_per_second * 1e-9);
-  }
-
   Status RunBatch(ServedModel& served, const EngineOptions& options, const Workload& workload,
                   const WorkloadOptions& drawn) {
     ClosedBatch batch{.workload = workload.name,

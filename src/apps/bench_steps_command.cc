@@ -43,8 +43,7 @@ class StepsBench {
         ops_(ops),
         setting_(std::move(setting)),
         results_(std::move(results)),
-        rates_({.bytes_per_second = ops.MeasureBandwidth(),
-                .operations_per_second = ops.MeasureRate()}) {}
+        rates_(MeasureRates(ops)) {}
 
   Status Run(const Workload& workload) {
     Progress progress(fmt::format("{} requests, {} rows", flags_.requests, setting_.max_batch),

@@ -11,4 +11,8 @@ double MachineRates::FloorSeconds(double bytes, double operations) const {
   return std::max(bytes / bytes_per_second, operations / operations_per_second);
 }
 
+MachineRates MeasureRates(Ops& ops) {
+  return {.bytes_per_second = ops.MeasureBandwidth(), .operations_per_second = ops.MeasureRate()};
+}
+
 }  // namespace decant

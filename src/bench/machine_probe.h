@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include "ops/ops.h"
 
 namespace decant {
 
@@ -12,5 +12,8 @@ struct MachineRates {
   /// The least time for a step: what it reads and what it computes may overlap, so the longer one.
   double FloorSeconds(double bytes, double operations) const;
 };
+
+/// Measures both, now; takes a second or so.
+MachineRates MeasureRates(Ops& ops);
 
 }  // namespace decant

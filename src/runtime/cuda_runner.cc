@@ -9,6 +9,7 @@
 #include "runtime/step_draws.h"
 
 namespace decant {
+
 CudaRunner::CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights,
                        const Limits& limits, LogitsObserver observer)
     : ops_(ops),

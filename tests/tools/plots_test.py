@@ -11,22 +11,16 @@ import tempfile
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import plotting  # found once the folder is on the path
+
 RUN = {"utc_time": "2026-11-30T06:00:00Z", "commit": "abc1234", "device": "NVIDIA H200",
        "model": "Qwen2.5 1.5B", "seed": 0}
 ENGINES = [("fused", "rows", 64), ("flash", "rows", 256), ("flash", "flash", 256),
            ("decant", "split", 64)]
 
-
-def python_with_matplotlib() -> str | None:
-    """This Python, or else the system's, for which scripts/install-deps installs."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if pathlib.Path(python).exists() and subprocess.run(
-                [python, "-c", "import matplotlib"], check=False, capture_output=True).returncode == 0:
-            return python
-    return None
-
-
-PYTHON = python_with_matplotlib()
+PYTHON = plotting.python_with_matplotlib()
 
 
 def arrivals_rows() -> list[dict]:
