@@ -31,6 +31,7 @@ struct EngineOptions {
   ComputeType compute_type = ComputeType::kAuto;
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t page_size = 64;  ///< slots
   /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what

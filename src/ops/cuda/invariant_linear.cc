@@ -177,7 +177,9 @@ Status InvariantLinear::Run(const PackedWeight& weight, const void* input, int32
        .cut = {.column_blocks = CeilDiv(weight.cols, kLinearBlock),
                .splits = LinearSplits(weight.rows, weight.cols),
                .row_tiles = 0,
-               .token_tiles = 0}},
+               .token_tiles = 0,
+               .run = 0,
+               .longer_runs = 0}},
       {.elements = input, .cols = weight.cols}, stream_);
   return CudaStatus(cudaGetLastError(), "a linear layer");
 }
@@ -187,7 +189,7 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                                 void* output) const {
   const LinearTile& tile = kLinearTiles[plan.tile];
   DECANT_ASSIGN_OR_RETURN(CUtensorMap map, DescribeInput(type_, input, tokens, weight.cols,
-                                                         tile.tokens / tile.multicast));
+                                                         tile.copy_tokens()));
   LinearArguments arguments{.weight = weight.buffer.data(),
                             .output = output,
                             .kind = kind,

@@ -11,7 +11,7 @@
 namespace decant {
 
 /// One product, as its kernel sees it. The kernels' parameters are a CUtensorMap of the input and
-/// this; boxes of the map are 64 columns and tile.tokens / tile.multicast tokens.
+/// this; boxes of the map are 64 columns and tile.copy_tokens() tokens.
 struct LinearArguments {
   const void* weight = nullptr;  ///< packed
   void* output = nullptr;        ///< [tokens, rows]

@@ -17,7 +17,7 @@ constexpr int32_t kMaxSplits = 8;
 constexpr int32_t kUncutRowBlocks = 110;
 
 /// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB more.
-constexpr int32_t kSharedBytesShared = 113 * 1024;
+constexpr int32_t kSharedBytesHalf = 113 * 1024;
 
 }  // namespace
 
@@ -34,53 +34,60 @@ int64_t PackedLinearBytes(int64_t rows, int64_t cols) {
          kLinearBlockBytes;
 }
 
-std::optional<LinearPlan> PlanLinearWith(int32_t index, int32_t rows, int32_t cols, int32_t tokens,
-                                         const LinearDevice& device) {
+std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
+                                         const LinearProblem& problem, const LinearDevice& device) {
   const LinearTile& tile = kLinearTiles[index];
+  const bool clustered = tile.mode == LinearMode::kCluster;
+  if ((tile.mode == LinearMode::kChain) != (problem.splits == 1)) return std::nullopt;
   LinearPlan plan;
   plan.tile = index;
-  plan.cut.column_blocks = CeilDiv(cols, kLinearBlock);
-  plan.cut.splits = LinearSplits(rows, cols);
-  if ((tile.mode == LinearMode::kChain) != (plan.cut.splits == 1)) return std::nullopt;
-  plan.cut.row_tiles =
-      CeilDiv(CeilDiv(rows, kLinearBlock), tile.row_blocks() * tile.multicast);
-  plan.cut.token_tiles = CeilDiv(tokens, tile.tokens);
-  plan.streams_weight = plan.cut.token_tiles == 1;
+  LinearCut& cut = plan.cut;
+  cut.column_blocks = CeilDiv(problem.cols, kLinearBlock);
+  cut.splits = problem.splits;
+  cut.row_tiles =
+      CeilDiv(CeilDiv(problem.rows, kLinearBlock), tile.row_blocks() * tile.multicast);
+  cut.token_tiles = CeilDiv(problem.tokens, tile.tokens);
+  plan.streams_weight = cut.token_tiles == 1;
 
-  const int32_t workers = tile.multicast == 1 ? device.multiprocessors : device.pairs;
-  const int32_t tiles = plan.cut.tiles();
-  if (tile.mode == LinearMode::kCluster) {
-    plan.blocks = tiles * plan.cut.splits;
-    plan.cluster = plan.cut.splits;
+  if (clustered) {
+    plan.blocks = cut.tiles() * cut.splits;
+    plan.cluster = cut.splits;
   } else {
-    plan.blocks = std::min(tiles, workers) * tile.multicast;
+    const int32_t resident = tile.multicast == 1 ? device.multiprocessors : device.pairs;
+    const int32_t workers = std::min(cut.tiles(), resident);
+    plan.blocks = workers * tile.multicast;
     plan.cluster = tile.multicast;
-    plan.waits = tile.mode == LinearMode::kChain && tiles > workers;
+    plan.waits = tile.mode == LinearMode::kChain && cut.tiles() > workers;
+    const int32_t units = cut.tiles() * cut.column_blocks;
+    cut.run = units / workers;
+    cut.longer_runs = units % workers;
   }
 
-  // Two blocks a multiprocessor, so that a kernel's loads begin while the one before it ends, where
-  // the ring is deep enough for that.
-  const bool shares = tile.mode == LinearMode::kCluster;
-  const int32_t room = shares ? kSharedBytesShared : kLinearSharedBytes;
-  const int32_t longest = CeilDiv(plan.cut.column_blocks,
-                                  tile.mode == LinearMode::kCluster ? plan.cut.splits : 1);
-  const int32_t merge = LinearMergeBytes(tile, plan.cut.splits);
-  plan.merges_in_ring = shares && tile.groups > 1;
-  const int32_t fixed = LinearSharedBytes(tile, plan.cut.splits, 0, plan.merges_in_ring);
-  plan.stages = (room - fixed) / (tile.stage_bytes() + 16);
-  if (tile.mode == LinearMode::kCluster) plan.stages = std::min(plan.stages, longest);
-  if (plan.merges_in_ring) plan.stages = std::max(plan.stages, CeilDiv(merge, tile.stage_bytes()));
-  plan.shared_bytes =
-      LinearSharedBytes(tile, plan.cut.splits, plan.stages, plan.merges_in_ring);
-  if (plan.stages < 2 && plan.stages < longest) return std::nullopt;
-  if (plan.shared_bytes > room) return std::nullopt;
+  const int32_t most = room == LinearRoom::kHalf ? kSharedBytesHalf : kLinearSharedBytes;
+  const auto fit = [&](bool merges_in_ring) {
+    const int32_t fixed = LinearSharedBytes(tile, cut.splits, 0, merges_in_ring);
+    return (most - fixed) / (tile.stage_bytes() + 16);
+  };
+  // More stages than column blocks are of no use to blocks that compute one piece.
+  const int32_t longest = clustered ? CeilDiv(cut.column_blocks, cut.splits) : 64;
+  plan.stages = std::min(fit(false), longest);
+  const int32_t merge_stages =
+      CeilDiv(LinearMergeBytes(tile, cut.splits), tile.stage_bytes());
+  if (clustered && plan.stages < longest && fit(true) >= merge_stages) {
+    plan.merges_in_ring = true;
+    plan.stages = std::max(std::min(fit(true), longest), merge_stages);
+  }
+  if (plan.stages < std::min(3, longest)) return std::nullopt;
+  plan.shared_bytes = LinearSharedBytes(tile, cut.splits, plan.stages, plan.merges_in_ring);
   return plan;
 }
 
 LinearPlan PlanLinear(int32_t rows, int32_t cols, int32_t tokens, const LinearDevice& device) {
+  const LinearProblem problem{
+      .rows = rows, .cols = cols, .splits = LinearSplits(rows, cols), .tokens = tokens};
   for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
-    const auto plan = PlanLinearWith(tile, rows, cols, tokens, device);
-    if (plan && kLinearTiles[tile].tokens >= std::min(tokens, 128)) return *plan;
+    const auto plan = PlanLinearWith(tile, LinearRoom::kWhole, problem, device);
+    if (plan && kLinearTiles[tile].tokens >= std::min(tokens, 64)) return *plan;
   }
   DECANT_CHECK(false, "no tile for a weight of {} x {} and {} tokens", rows, cols, tokens);
   return {};

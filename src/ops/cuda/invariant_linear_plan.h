@@ -14,6 +14,20 @@ struct LinearDevice {
   int32_t pairs = 0;
 };
 
+/// What is computed.
+struct LinearProblem {
+  int32_t rows = 0;    ///< of the weight
+  int32_t cols = 0;
+  int32_t splits = 1;  ///< ranges of column blocks
+  int32_t tokens = 1;
+};
+
+/// How much of a multiprocessor's shared memory a block of threads takes.
+enum class LinearRoom : uint8_t {
+  kWhole,
+  kHalf,  ///< so that blocks of the next kernel can fetch their weights meanwhile
+};
+
 /// How a product is computed.
 struct LinearPlan {
   int32_t tile = 0;  ///< index into kLinearTiles
@@ -36,8 +50,8 @@ int32_t LinearSplits(int32_t rows, int32_t cols);
 
 /// The plan of a product with the tile `tile`; none if the tile does not suit the weight, or does
 /// not fit the device.
-std::optional<LinearPlan> PlanLinearWith(int32_t tile, int32_t rows, int32_t cols, int32_t tokens,
-                                         const LinearDevice& device);
+std::optional<LinearPlan> PlanLinearWith(int32_t tile, LinearRoom room,
+                                         const LinearProblem& problem, const LinearDevice& device);
 
 /// The plan that is expected to be fastest. tokens >= 1.
 LinearPlan PlanLinear(int32_t rows, int32_t cols, int32_t tokens, const LinearDevice& device);

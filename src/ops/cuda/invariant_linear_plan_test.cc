@@ -15,6 +15,9 @@ constexpr LinearDevice kSmall{.multiprocessors = 78, .pairs = 36};
 const std::vector<int32_t> kTokenCounts = {1,   2,   8,   9,   16,  32,  33,  64,   65,   100,
                                            128, 129, 256, 257, 512, 544, 576, 1000, 1024, 2048};
 
+/// Enough to see every way of cutting; the largest products have a hundred times more.
+constexpr int32_t kMostTiles = 1500;
+
 std::vector<LinearLayer> AllLayers() {
   std::vector<LinearLayer> all;
   for (const LinearModel& model : kLinearModels) {
@@ -100,11 +103,17 @@ TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
     for (const LinearLayer& layer : AllLayers()) {
       for (const int32_t tokens : kTokenCounts) {
         for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
-          const auto plan = PlanLinearWith(tile, layer.rows, layer.cols, tokens, device);
-          if (!plan) continue;
-          ++plans;
-          ASSERT_NO_FATAL_FAILURE(CheckPlan(*plan, device))
-              << layer.rows << " x " << layer.cols << ", " << tokens << " tokens, tile " << tile;
+          for (const LinearRoom room : {LinearRoom::kWhole, LinearRoom::kHalf}) {
+            const LinearProblem problem{.rows = layer.rows,
+                                        .cols = layer.cols,
+                                        .splits = LinearSplits(layer.rows, layer.cols),
+                                        .tokens = tokens};
+            const auto plan = PlanLinearWith(tile, room, problem, device);
+            if (!plan || plan->cut.tiles() > kMostTiles) continue;
+            ++plans;
+            ASSERT_NO_FATAL_FAILURE(CheckPlan(*plan, device))
+                << layer.rows << " x " << layer.cols << ", " << tokens << " tokens, tile " << tile;
+          }
         }
       }
     }

@@ -35,8 +35,10 @@ struct LinearTraits {
   static constexpr int kThreads = LinearThreads(kTile);
   /// 8 tokens of a row block.
   static constexpr int kChunks = kTokens / 8;
-  static constexpr int kMinBlocks =
-      kTile.mode == LinearMode::kCluster || (kGroups == 1 && kTokens <= 64) ? 2 : 1;
+  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread needs.
+  static constexpr int kRegisters =
+      kTile.sums() * (kTile.mode == LinearMode::kSequential ? 2 : 1) + 40;
+  static constexpr int kMinBlocks = kThreads * kRegisters <= 32 * 1024 ? 2 : 1;
   static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
 };
 
@@ -137,6 +139,7 @@ template <class Traits>
 __device__ inline void FetchInput(const CUtensorMap* input, const LinearArguments& args,
                                   const LinearShared& shared, int rank) {
   constexpr int kShare = Traits::kTokens / Traits::kMulticast;
+  constexpr int kCopyTokens = Traits::kTile.copy_tokens();
   constexpr int kRowBytes = kLinearBlock * 2;
   RingPlace place{.stage = 0, .parity = 1};
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
@@ -145,11 +148,15 @@ __device__ inline void FetchInput(const CUtensorMap* input, const LinearArgument
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes +
                               Traits::kWeightBytes + rank * kShare * kRowBytes;
       WaitBarrier(shared.empty(place.stage), place.parity);
-      if constexpr (Traits::kMulticast > 1) {
-        BoxCopyTo((1U << Traits::kMulticast) - 1, target, input, block * kLinearBlock, token,
+#pragma unroll
+      for (int i = 0; i < kShare; i += kCopyTokens) {
+        if constexpr (Traits::kMulticast > 1) {
+          BoxCopyTo((1U << Traits::kMulticast) - 1, target + i * kRowBytes, input,
+                    block * kLinearBlock, token + i, shared.full(place.stage));
+        } else {
+          BoxCopy(target + i * kRowBytes, input, block * kLinearBlock, token + i,
                   shared.full(place.stage));
-      } else {
-        BoxCopy(target, input, block * kLinearBlock, token, shared.full(place.stage));
+        }
       }
       place.Advance(shared.stages);
     }
@@ -197,6 +204,7 @@ template <class Traits, class Issued>
 __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& shared,
                                  RingPlace& place, int group, int count, Issued&& issued) {
   constexpr int kSteps = kLinearBlock / 16;
+  constexpr int kProductTokens = Traits::kTile.product_tokens();
   int previous = 0;
   PinSums<Traits>(sums);
   for (int i = 0; i < count; ++i) {
@@ -209,8 +217,13 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int block = 0; block < Traits::kBlocks; ++block) {
-        GroupProduct<typename Traits::Type, Traits::kTokens>::Add(
-            sums[block], weight + block * (kLinearBlockBytes >> 4) + step * 2, input + step * 2);
+#pragma unroll
+        for (int first = 0; first < Traits::kTokens; first += kProductTokens) {
+          GroupProduct<typename Traits::Type, kProductTokens>::Add(
+              reinterpret_cast<float(&)[kProductTokens / 2]>(sums[block][first / 2]),
+              weight + block * (kLinearBlockBytes >> 4) + step * 2,
+              input + first * (kLinearBlock * 2 >> 4) + step * 2);
+        }
       }
     }
     CommitProducts();
@@ -440,13 +453,14 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
   }
 }
 
+/// By one warp.
 template <class Traits>
 __device__ inline void InitBarriers(const LinearArguments& args, const LinearShared& shared) {
-  for (int stage = 0; stage < shared.stages; ++stage) {
+  for (int stage = static_cast<int>(threadIdx.x) % 32; stage < shared.stages; stage += 32) {
     InitBarrier(shared.full(stage), 1);
     InitBarrier(shared.empty(stage), Traits::kReaders * Traits::kMulticast);
   }
-  if constexpr (Traits::kTile.mode == LinearMode::kCluster) {
+  if (Traits::kTile.mode == LinearMode::kCluster && threadIdx.x % 32 == 0) {
     const int rank = static_cast<int>(blockIdx.x) % args.cut.splits;
     const auto walk = MakeWalk<Traits>(args);
     const int chunks =
@@ -457,6 +471,7 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
                     owned * args.cut.splits * Traits::kGroups * kLinearGroupThreads * 16);
   }
   FenceBarrierInit();
+  __syncwarp();
 }
 
 template <class Traits>
@@ -467,27 +482,38 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
   constexpr bool kShares = Traits::kMulticast > 1;
   extern __shared__ char memory[];
   const LinearShared shared = DivideShared<Traits>(args, SharedAddress(memory));
-  if (threadIdx.x == 0) InitBarriers<Traits>(args, shared);
-  if constexpr (kShares) {
-    SyncCluster();
-  } else {
-    __syncthreads();
-    if (kMode == LinearMode::kCluster && !args.merges_in_ring) ArriveAtCluster();
-  }
-  cudaTriggerProgrammaticLaunchCompletion();
-  const int rank = kShares ? static_cast<int>(ClusterRank()) : 0;
-
   // One value for the warp, and the compiler knows.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int kCopyWarp = Traits::kGroups * 4;
+  constexpr int kStartBarrier = 15;
+  const int rank = kShares ? static_cast<int>(ClusterRank()) : 0;
+  // Where sums meet in the ring, blocks arrive once they are done with it.
+  const bool arrives = kShares || (kMode == LinearMode::kCluster && !args.merges_in_ring);
+  if (warp == kCopyWarp) {
+    // Weights come through barriers of this block only, so their warp waits for no other thread.
+    InitBarriers<Traits>(args, shared);
+    ArriveThreads(kStartBarrier, Traits::kThreads);
+    if (arrives) ArriveAtCluster();
+  } else {
+    SyncThreads(kStartBarrier, Traits::kThreads);
+    if (arrives) ArriveAtCluster();
+    if constexpr (kShares) WaitForCluster();
+  }
+  cudaTriggerProgrammaticLaunchCompletion();
+
   if (warp >= kCopyWarp) {
     if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp == kCopyWarp && threadIdx.x % 32 == 0) FetchWeights<Traits>(args, shared, rank);
-    if (warp == kCopyWarp + 1 && threadIdx.x % 32 == 0) {
-      WaitForEarlierKernels();
-      FetchInput<Traits>(&input, args, shared, rank);
+    if (warp == kCopyWarp) {
+      if (threadIdx.x % 32 == 0) FetchWeights<Traits>(args, shared, rank);
+      __syncwarp();
+      if constexpr (kShares) WaitForCluster();
+    } else if (warp == kCopyWarp + 1) {
+      if (threadIdx.x % 32 == 0) {
+        WaitForEarlierKernels();
+        FetchInput<Traits>(&input, args, shared, rank);
+      }
+      __syncwarp();
     }
-    __syncwarp();
   } else {
     if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int index = warp / 4;

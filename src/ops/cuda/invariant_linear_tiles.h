@@ -40,6 +40,10 @@ struct LinearTile {
   constexpr int32_t stage_bytes() const {
     return row_blocks() * kLinearBlockBytes + tokens * kLinearBlock * 2;
   }
+  /// Tokens of one product; those of a tile beyond 256 are two.
+  constexpr int32_t product_tokens() const { return tokens > 256 ? tokens / 2 : tokens; }
+  /// Tokens that one copy brings.
+  constexpr int32_t copy_tokens() const { return product_tokens() / multicast; }
   /// fp32 sums of one thread.
   constexpr int32_t sums() const { return blocks * tokens / 2; }
   /// Whether registers must move from the warps that copy to those that multiply.
@@ -56,21 +60,25 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kCluster, .tokens = 32},
     LinearTile{.mode = LinearMode::kCluster, .tokens = 64},
     LinearTile{.mode = LinearMode::kCluster, .tokens = 128},
-    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 136},
+    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 128},
+    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 192},
+    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 272},
     LinearTile{.mode = LinearMode::kChain, .tokens = 8},
+    LinearTile{.mode = LinearMode::kChain, .tokens = 16},
     LinearTile{.mode = LinearMode::kChain, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .tokens = 64},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 64},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 32},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 64},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 128, .multicast = 2},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 256, .multicast = 2},
-    LinearTile{.mode = LinearMode::kChain,
-               .groups = 2,
-               .blocks = 2,
-               .tokens = 192,
-               .multicast = 2,
-               .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 64, .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 128, .multicast = 2, .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 192, .multicast = 2, .ping_pong = true},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 32},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 96, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
@@ -109,6 +117,9 @@ struct LinearCut {
   int32_t splits = 1;
   int32_t row_tiles = 0;    ///< of a cluster's blocks together, where they share the input
   int32_t token_tiles = 0;
+  /// kChain: column blocks of each worker, and how many workers have one more.
+  int32_t run = 0;
+  int32_t longer_runs = 0;
 
   constexpr int32_t tiles() const { return row_tiles * token_tiles; }
   /// First column block of a range; that of range `splits` is the end.
@@ -131,9 +142,8 @@ class LinearWalk {
       end_ = cut.RangeBegin(range + 1);
       valid_ = tile_ < cut.tiles();
     } else if constexpr (kMode == LinearMode::kChain) {
-      const int64_t units = int64_t{cut.tiles()} * cut.column_blocks;
-      first_unit_ = static_cast<int32_t>(units * worker / workers);
-      last_unit_ = static_cast<int32_t>(units * (worker + 1) / workers);
+      first_unit_ = worker * cut.run + (worker < cut.longer_runs ? worker : cut.longer_runs);
+      last_unit_ = first_unit_ + cut.run + (worker < cut.longer_runs ? 1 : 0);
       valid_ = last_unit_ > first_unit_;
       tile_ = (last_unit_ - 1) / cut.column_blocks;
       CutChainPiece();

@@ -51,7 +51,8 @@ struct GroupProduct;
 #define DECANT_NAMES_8 "%8,%9,%10,%11,%12,%13,%14,%15"
 #define DECANT_NAMES_16 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define DECANT_NAMES_32 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define DECANT_NAMES_48 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define DECANT_NAMES_48 "%48,%49,%50,%51,%52,%53,%54,%55"
+#define DECANT_NAMES_56 "%56,%57,%58,%59,%60,%61,%62,%63"
 #define DECANT_NAMES_64 "%64,%65,%66,%67"
 #define DECANT_NAMES_68 "%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define DECANT_NAMES_80 "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
@@ -63,7 +64,8 @@ struct GroupProduct;
 #define DECANT_ALL_16 DECANT_ALL_8 "," DECANT_NAMES_8
 #define DECANT_ALL_32 DECANT_ALL_16 "," DECANT_NAMES_16
 #define DECANT_ALL_48 DECANT_ALL_32 "," DECANT_NAMES_32
-#define DECANT_ALL_64 DECANT_ALL_48 "," DECANT_NAMES_48
+#define DECANT_ALL_56 DECANT_ALL_48 "," DECANT_NAMES_48
+#define DECANT_ALL_64 DECANT_ALL_56 "," DECANT_NAMES_56
 #define DECANT_ALL_68 DECANT_ALL_64 "," DECANT_NAMES_64
 #define DECANT_ALL_80 DECANT_ALL_68 "," DECANT_NAMES_68
 #define DECANT_ALL_96 DECANT_ALL_80 "," DECANT_NAMES_80
@@ -88,6 +90,8 @@ struct GroupProduct;
   DECANT_GROUP_PRODUCT(type, ptx_type, 64, DECANT_ALL_32, "%32", "%33", DECANT_SUMS_32(0))        \
   DECANT_GROUP_PRODUCT(type, ptx_type, 96, DECANT_ALL_48, "%48", "%49", DECANT_SUMS_32(0),        \
                        DECANT_SUMS_16(32))                                                        \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 112, DECANT_ALL_56, "%56", "%57", DECANT_SUMS_32(0),       \
+                       DECANT_SUMS_16(32), DECANT_SUMS_8(48))                                     \
   DECANT_GROUP_PRODUCT(type, ptx_type, 128, DECANT_ALL_64, "%64", "%65", DECANT_SUMS_64(0))       \
   DECANT_GROUP_PRODUCT(type, ptx_type, 136, DECANT_ALL_68, "%68", "%69", DECANT_SUMS_64(0),       \
                        DECANT_SUMS_4(64))                                                         \
@@ -106,6 +110,7 @@ DECANT_GROUP_PRODUCTS(__nv_bfloat16, "bf16")
 #undef DECANT_ALL_16
 #undef DECANT_ALL_32
 #undef DECANT_ALL_48
+#undef DECANT_ALL_56
 #undef DECANT_ALL_64
 #undef DECANT_ALL_68
 #undef DECANT_ALL_80
@@ -117,6 +122,7 @@ DECANT_GROUP_PRODUCTS(__nv_bfloat16, "bf16")
 #undef DECANT_NAMES_16
 #undef DECANT_NAMES_32
 #undef DECANT_NAMES_48
+#undef DECANT_NAMES_56
 #undef DECANT_NAMES_64
 #undef DECANT_NAMES_68
 #undef DECANT_NAMES_80
