@@ -55,58 +55,110 @@ __device__ inline void StageSums(uint32_t staging, int chunk, float4 sums) {
   StoreShared(at_8 + kNextToken, sums.w);
 }
 
-/// Writes (or adds) four consecutive rows of one token; `count` of them exist.
-template <typename T>
-__device__ inline void WriteRows(const LinearArguments& args, int token, int row, float4 sums) {
-  const int64_t at = static_cast<int64_t>(token) * args.rows + row;
-  const float values[4] = {sums.x, sums.y, sums.z, sums.w};
-  if (args.rows % 4 != 0) {
-    for (int i = 0; i < 4 && row + i < args.rows; ++i) {
-      if (args.kind == LinearOutput::kElement) {
-        static_cast<T*>(args.output)[at + i] = Element<T>::From(values[i]);
-      } else {
-        float* out = static_cast<float*>(args.output) + at + i;
-        *out = args.kind == LinearOutput::kAdd ? *out + values[i] : values[i];
-      }
-    }
-    return;
-  }
-  if (args.kind == LinearOutput::kElement) {
-    typename Element<T>::Pair pairs[2] = {Element<T>::FromFloat2(sums.x, sums.y),
-                                          Element<T>::FromFloat2(sums.z, sums.w)};
-    *reinterpret_cast<uint2*>(static_cast<T*>(args.output) + at) =
-        *reinterpret_cast<const uint2*>(pairs);
-    return;
-  }
-  auto* out = reinterpret_cast<float4*>(static_cast<float*>(args.output) + at);
-  if (args.kind == LinearOutput::kAdd) {
-    const float4 before = *out;
-    sums = make_float4(before.x + sums.x, before.y + sums.y, before.z + sums.z, before.w + sums.w);
-  }
-  *out = sums;
+/// *out += sums, one addition an element. Without waiting where the hardware can do that.
+__device__ inline void AddRows(float4* out, float4 sums) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(out), "f"(sums.x),
+               "f"(sums.y), "f"(sums.z), "f"(sums.w)
+               : "memory");
+#else
+  const float4 before = *out;
+  *out = make_float4(before.x + sums.x, before.y + sums.y, before.z + sums.z, before.w + sums.w);
+#endif
 }
 
-/// Writes `chunks` staged chunks: chunk i holds the tokens from first_token + 8 * step * i, the rows
-/// start at first_row. What stands out of the output is left out. All threads of the group call it;
-/// `barrier` is theirs.
-template <typename T>
-__device__ inline void WriteStaged(uint32_t staging, const LinearArguments& args, int first_row,
-                                   int first_token, int chunks, int step, int barrier) {
-  constexpr int kPieces = kLinearBlock / 4;
-  const int thread = threadIdx.x % kLinearGroupThreads;
-  const int row = thread % kPieces * 4;
-  SyncThreads(barrier, kLinearGroupThreads);
-#pragma unroll
-  for (int i = 0; i < kStagedChunks; ++i) {
-    const int staged = i * 8 + thread / kPieces;
-    const int token = first_token + i * 8 * step + thread / kPieces;
-    if (i < chunks && token < args.tokens && first_row + row < args.rows) {
-      const int swizzled = row ^ (staged / 2 % 4 * 8);
-      WriteRows<T>(args, token, first_row + row,
-                   LoadShared4(staging + (staged * kLinearBlock + swizzled) * 4));
-    }
-  }
-  SyncThreads(barrier, kLinearGroupThreads);
+__device__ inline void AddRow(float* out, float sum) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(out), "f"(sum) : "memory");
+#else
+  *out += sum;
+#endif
 }
+
+/// Four consecutive rows of one token.
+template <typename T>
+__device__ inline void WriteRows(LinearOutput kind, char* out, float4 sums) {
+  if (kind == LinearOutput::kElement) {
+    const typename Element<T>::Pair pairs[2] = {Element<T>::FromFloat2(sums.x, sums.y),
+                                                Element<T>::FromFloat2(sums.z, sums.w)};
+    *reinterpret_cast<uint2*>(out) = *reinterpret_cast<const uint2*>(pairs);
+  } else if (kind == LinearOutput::kAdd) {
+    AddRows(reinterpret_cast<float4*>(out), sums);
+  } else {
+    *reinterpret_cast<float4*>(out) = sums;
+  }
+}
+
+/// One row of one token, where rows do not come in fours.
+template <typename T>
+__device__ inline void WriteRow(LinearOutput kind, char* out, float sum) {
+  if (kind == LinearOutput::kElement) {
+    *reinterpret_cast<T*>(out) = Element<T>::From(sum);
+  } else if (kind == LinearOutput::kAdd) {
+    AddRow(reinterpret_cast<float*>(out), sum);
+  } else {
+    *reinterpret_cast<float*>(out) = sum;
+  }
+}
+
+/// Where the threads of a group write: each four rows of every eighth token.
+template <typename T>
+class OutputRows {
+ public:
+  /// Rows from first_row. The staged chunks that follow each other hold tokens `step` chunks apart.
+  __device__ OutputRows(const LinearArguments& args, int first_row, int step)
+      : args_(args),
+        bytes_(args.kind == LinearOutput::kElement ? sizeof(T) : sizeof(float)),
+        row_(first_row + static_cast<int>(threadIdx.x) % kPieces * 4),
+        thread_token_(threadIdx.x % kLinearGroupThreads / kPieces),
+        step_(step),
+        token_bytes_(static_cast<int64_t>(args.rows) * bytes_) {}
+
+  /// Writes `chunks` staged chunks: chunk i holds the tokens from first_token + 8 * step * i. What
+  /// stands out of the output is left out. All threads of the group call it; `barrier` is theirs.
+  __device__ void Write(uint32_t staging, int first_token, int chunks, int barrier) const {
+    SyncThreads(barrier, kLinearGroupThreads);
+    if (row_ < args_.rows) {
+      const int token = first_token + thread_token_;
+      char* out = static_cast<char*>(args_.output) + token * token_bytes_ +
+                  static_cast<int64_t>(row_) * bytes_;
+      if (args_.rows % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < kStagedChunks; ++i) {
+          if (i < chunks && token + i * 8 * step_ < args_.tokens) {
+            WriteRows<T>(args_.kind, out + i * 8 * step_ * token_bytes_, Staged(staging, i));
+          }
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < chunks && token + i * 8 * step_ < args_.tokens; ++i) {
+          const float4 sums = Staged(staging, i);
+          char* at = out + i * 8 * step_ * token_bytes_;
+          WriteRow<T>(args_.kind, at, sums.x);
+          if (row_ + 1 < args_.rows) WriteRow<T>(args_.kind, at + bytes_, sums.y);
+          if (row_ + 2 < args_.rows) WriteRow<T>(args_.kind, at + 2 * bytes_, sums.z);
+          if (row_ + 3 < args_.rows) WriteRow<T>(args_.kind, at + 3 * bytes_, sums.w);
+        }
+      }
+    }
+    SyncThreads(barrier, kLinearGroupThreads);
+  }
+
+ private:
+  static constexpr int kPieces = kLinearBlock / 4;  ///< of a staged token
+
+  __device__ float4 Staged(uint32_t staging, int chunk) const {
+    const int swizzle = thread_token_ / 2 % 4 * 8;
+    const int row = (static_cast<int>(threadIdx.x) % kPieces * 4) ^ swizzle;
+    return LoadShared4(staging + ((chunk * 8 + thread_token_) * kLinearBlock + row) * 4);
+  }
+
+  const LinearArguments& args_;
+  const int bytes_;
+  const int row_;
+  const int thread_token_;
+  const int step_;
+  const int64_t token_bytes_;
+};
 
 }  // namespace decant

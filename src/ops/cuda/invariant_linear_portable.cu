@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(kThreads)
     range_end = args.cut.RangeBegin(range + 1);
   }
   __syncthreads();  // the ring becomes staging
+  const OutputRows<T> output(args, blockIdx.x * kLinearBlock, 1);
 #pragma unroll
   for (int first = 0; first < Tile::kChunks; first += kStagedChunks) {
 #pragma unroll
@@ -125,8 +126,7 @@ __global__ void __launch_bounds__(kThreads)
       const float* at = total[first + i];
       StageSums(ring, i, make_float4(at[0], at[1], at[2], at[3]));
     }
-    WriteStaged<T>(ring, args, blockIdx.x * kLinearBlock, first_token + first * 8,
-                   min(kStagedChunks, Tile::kChunks - first), 1, 1);
+    output.Write(ring, first_token + first * 8, min(kStagedChunks, Tile::kChunks - first), 1);
   }
 }
 

@@ -255,6 +255,7 @@ __device__ inline void WriteTile(LinearSums<Traits>& sums, const LinearArguments
   for (int block = 0; block < Traits::kBlocks; ++block) {
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
+    const OutputRows<typename Traits::Type> output(args, row, 1);
 #pragma unroll
     for (int first = 0; first < Traits::kChunks; first += kStagedChunks) {
       if (first_token + first * 8 >= args.tokens) continue;
@@ -264,9 +265,8 @@ __device__ inline void WriteTile(LinearSums<Traits>& sums, const LinearArguments
         const float* at = sums[block] + (first + i) * 4;
         StageSums(group.staging, i, make_float4(at[0], at[1], at[2], at[3]));
       }
-      WriteStaged<typename Traits::Type>(group.staging, args, row, first_token + first * 8,
-                                         min(kStagedChunks, Traits::kChunks - first), 1,
-                                         group.barrier());
+      output.Write(group.staging, first_token + first * 8,
+                   min(kStagedChunks, Traits::kChunks - first), group.barrier());
     }
   }
 }
@@ -339,6 +339,7 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
   WaitBarrier(shared.merged(), 0);
   const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) return;
+  const OutputRows<typename Traits::Type> output(args, row, splits);
   for (int first = 0; first < owned; first += kStagedChunks) {
     const int staged = min(kStagedChunks, owned - first);
     for (int i = 0; i < staged; ++i) {
@@ -350,9 +351,8 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
       }
       StageSums(group.staging, i, sum);
     }
-    WriteStaged<typename Traits::Type>(group.staging, args, row,
-                                       first_token + (rank + first * splits) * 8, staged, splits,
-                                       group.barrier());
+    output.Write(group.staging, first_token + (rank + first * splits) * 8, staged,
+                 group.barrier());
   }
 }
 
