@@ -127,9 +127,13 @@ TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
 TEST(InvariantLinearPlan, ThereIsAPlanForEverything) {
   for (const LinearDevice& device : {kH200, kSmall}) {
     for (const LinearLayer& layer : AllLayers()) {
-      for (int32_t tokens = 1; tokens <= 2048; tokens += tokens < 600 ? 1 : 61) {
-        const LinearPlan plan = PlanLinear(layer.rows, layer.cols, tokens, device);
-        ASSERT_GT(plan.blocks, 0) << layer.rows << " x " << layer.cols << ", " << tokens;
+      for (int32_t tokens = 1; tokens <= 2048; tokens += tokens < 64 ? 1 : 61) {
+        const LinearProblem problem{.rows = layer.rows,
+                                    .cols = layer.cols,
+                                    .splits = LinearSplits(layer.rows, layer.cols),
+                                    .tokens = tokens};
+        ASSERT_FALSE(RankLinearChoices(problem, device).empty())
+            << layer.rows << " x " << layer.cols << ", " << tokens;
       }
     }
   }
