@@ -10,13 +10,17 @@
 namespace decant {
 namespace {
 
-/// The blocks that ranges shall come to. Of an H100 or H200, but fixed: results must not depend on
-/// the device that computes them.
-constexpr int32_t kWantedBlocks = 132;
+/// The blocks of threads that ranges shall come to: one and a half for each multiprocessor of an H100
+/// or H200. Fixed, as all of these: results must not depend on the device that computes them.
+constexpr int32_t kWantedBlocks = 200;
 /// Blocks of a cluster at most, on any device.
 constexpr int32_t kMaxSplits = 8;
 /// A weight of so many row blocks is not cut.
 constexpr int32_t kUncutRowBlocks = 110;
+/// Nor one of fewer column blocks: adding ranges up would take longer than it saves.
+constexpr int32_t kUncutColumnBlocks = 20;
+/// Column blocks that a range has at least.
+constexpr int32_t kShortestRange = 7;
 
 /// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB more.
 constexpr int32_t kSharedBytesHalf = 113 * 1024;
@@ -56,10 +60,10 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
 
 int32_t LinearSplits(int32_t rows, int32_t cols) {
   const int32_t row_blocks = CeilDiv(rows, kLinearBlock);
-  if (row_blocks >= kUncutRowBlocks) return 1;
   const int32_t column_blocks = CeilDiv(cols, kLinearBlock);
-  const int32_t wanted = std::clamp(kWantedBlocks / row_blocks, 2, kMaxSplits);
-  return std::max(1, std::min(wanted, column_blocks / 2));
+  if (row_blocks >= kUncutRowBlocks || column_blocks < kUncutColumnBlocks) return 1;
+  const int32_t most = std::min(kMaxSplits, column_blocks / kShortestRange);
+  return std::clamp(kWantedBlocks / row_blocks, 2, std::max(2, most));
 }
 
 int64_t PackedLinearBytes(int64_t rows, int64_t cols) {

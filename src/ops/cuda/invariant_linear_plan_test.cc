@@ -141,13 +141,14 @@ TEST(InvariantLinearPlan, ThereIsAPlanForEverything) {
 
 // Results depend on these: they change only with a reason.
 TEST(InvariantLinearPlan, SplitsDependOnTheWeightAlone) {
-  EXPECT_EQ(LinearSplits(2048, 1536), 4);    // qwen2.5-1.5b: qkv
-  EXPECT_EQ(LinearSplits(1536, 1536), 5);    // o
+  EXPECT_EQ(LinearSplits(2048, 1536), 3);    // qwen2.5-1.5b: qkv
+  EXPECT_EQ(LinearSplits(1536, 1536), 3);    // o
   EXPECT_EQ(LinearSplits(17920, 1536), 1);   // gate and up
-  EXPECT_EQ(LinearSplits(1536, 8960), 5);    // down
+  EXPECT_EQ(LinearSplits(1536, 8960), 8);    // down
   EXPECT_EQ(LinearSplits(151936, 1536), 1);  // head
-  EXPECT_EQ(LinearSplits(576, 576), 4);      // no more than half the column blocks
-  EXPECT_EQ(LinearSplits(960, 2560), 8);     // no more than a cluster may have
+  EXPECT_EQ(LinearSplits(576, 576), 1);      // few column blocks
+  EXPECT_EQ(LinearSplits(4608, 3584), 2);    // qwen2.5-7b: qkv
+  EXPECT_EQ(LinearSplits(3584, 18944), 3);   // down
   EXPECT_EQ(LinearSplits(1, 8), 1);
 }
 

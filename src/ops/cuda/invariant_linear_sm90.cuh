@@ -106,6 +106,13 @@ __device__ inline int FirstRowBlock(const WalkOf<Traits>& walk, int rank) {
 
 inline constexpr int kFillBytesPerTick = 40;
 
+/// The multiprocessor's clock, which begins again after seconds.
+__device__ inline uint32_t Ticks() {
+  uint32_t ticks;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(ticks));
+  return ticks;
+}
+
 /// Fetches the weight's blocks. They do not depend on earlier kernels, so the ring is filled while
 /// those still run.
 template <class Traits>
@@ -116,8 +123,8 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
   RingPlace place{.stage = 0, .parity = 1};
   // The first turn of the ring goes no faster than twice what memory gives a multiprocessor: the
   // copy engine takes orders in turn, and the input's must not wait behind all of the ring's.
-  constexpr int kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
-  int next_tick = static_cast<int>(clock());
+  constexpr uint32_t kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
+  uint32_t next_tick = Ticks();
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
     const int first_block = FirstRowBlock<Traits>(walk, rank);
     const char* source[Traits::kRowBlocks];
@@ -132,8 +139,8 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
       const uint32_t full = shared.full(place.stage);
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
       WaitBarrier(shared.empty(place.stage), place.parity);
-      while (static_cast<int>(clock()) - next_tick < 0) continue;
-      next_tick = static_cast<int>(clock()) + kTicksPerStage;
+      while (static_cast<int32_t>(Ticks() - next_tick) < 0) continue;
+      next_tick = Ticks() + kTicksPerStage;
       ArriveExpecting(full, Traits::kStageBytes);
 #pragma unroll
       for (int i = 0; i < Traits::kRowBlocks; ++i) {
