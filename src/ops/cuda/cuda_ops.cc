@@ -90,8 +90,7 @@ Expected<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOpsOptions& options
 Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   if (linear_layers_ == LinearLayers::kInvariant) {
-    DECANT_ASSIGN_OR_RETURN(invariant_,
-                            InvariantLinear::Create(type_, device_.ordinal, stream_));
+    DECANT_ASSIGN_OR_RETURN(invariant_, InvariantLinear::Create(type_, device_.ordinal, stream_));
   } else {
     DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
   }
@@ -196,11 +195,8 @@ std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const Ro
     return shape.output == output && shape.rows == rows && shape.cols == cols;
   });
   if (same == linear_shapes_.end()) {
-    linear_shapes_.push_back({.weights = {},
-                              .rows = rows,
-                              .cols = cols,
-                              .output = output,
-                              .max_tokens = max_tokens});
+    linear_shapes_.push_back(
+        {.weights = {}, .rows = rows, .cols = cols, .output = output, .max_tokens = max_tokens});
     same = linear_shapes_.end() - 1;
   }
   same->weights.push_back(weight.get());

@@ -35,8 +35,8 @@ struct CudaOpsOptions {
 };
 
 /// The operations on a GPU: linear layers by cuBLASLt or by kernels of ours, attention and the
-/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
-/// in fp16 or bf16; sums, norms, the residual and logits in fp32.
+/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights,
+/// activations, K and V in fp16 or bf16; sums, norms, the residual and logits in fp32.
 ///
 /// All calls of a step queue work on one stream and return; views point to device memory. What
 /// fails is kept: status() says so after the step.
@@ -162,7 +162,7 @@ class CudaOps : public Ops {
   CudaStream stream_;
   std::unique_ptr<CudaLinear> linear_;          ///< One of these two.
   std::unique_ptr<InvariantLinear> invariant_;  ///<
-  std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
+  std::optional<WeightUpload> weight_upload_;   ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
   std::optional<CudaSampler> sampler_;
   CudaCache cache_;

@@ -23,10 +23,10 @@ double CudaOps::MeasureRate() {
       DECANT_ASSIGN_OR_RETURN(packed, invariant_->Pack(weight.buffer.data(), kSide, kSide));
     }
     const auto run = [&] {
-      return invariant_ ? invariant_->Run(packed, input.data(), kSide, LinearOutput::kElement,
-                                          output.data())
-                        : linear_->Run(weight, input.data(), kSide, LinearOutput::kElement,
-                                       output.data());
+      return invariant_
+                 ? invariant_->Run(packed, input.data(), kSide, LinearOutput::kElement,
+                                   output.data())
+                 : linear_->Run(weight, input.data(), kSide, LinearOutput::kElement, output.data());
     };
     DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());

@@ -44,13 +44,12 @@ Expected<CUtensorMap> DescribeInput(CudaType type, const void* input, int32_t to
   const cuuint32_t box[2] = {kLinearBlock, static_cast<cuuint32_t>(box_tokens)};
   const cuuint32_t step[2] = {1, 1};
   CUtensorMap map;
-  const CUresult result =
-      encode(&map,
-             type == CudaType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                    : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-             2, const_cast<void*>(input), size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(
+      &map,
+      type == CudaType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      2, const_cast<void*>(input), size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return Error(StatusCode::kInternal, "describing a product's input [{}, {}]: driver error {}",
                  tokens, cols, static_cast<int>(result));
@@ -92,8 +91,8 @@ constexpr int32_t kMaxHandOverBytes = [] {
 constexpr int32_t kMaxGroups = 2;
 
 /// Token counts that plans are chosen for, and how many plans are measured for each.
-constexpr std::array<int32_t, 22> kTokenSteps = {1,   8,   16,  24,  32,  48,  64,  96,
-                                                 128, 160, 192, 256, 320, 384, 448, 512,
+constexpr std::array<int32_t, 22> kTokenSteps = {1,   8,   16,  24,   32,   48,  64,  96,
+                                                 128, 160, 192, 256,  320,  384, 448, 512,
                                                  544, 640, 768, 1024, 1536, 2048};
 constexpr size_t kTuneCandidates = 8;
 
@@ -144,9 +143,8 @@ Status InvariantLinear::Prepare(int device) {
     pair.shared_bytes = kLinearSharedBytes;
     const LaunchConfig launch(pair, stream_.get());
     int pairs = 0;
-    DECANT_RETURN_IF_ERROR(
-        CudaStatus(cudaOccupancyMaxActiveClusters(&pairs, kernel, &launch.config),
-                   "preparing linear layers"));
+    DECANT_RETURN_IF_ERROR(CudaStatus(
+        cudaOccupancyMaxActiveClusters(&pairs, kernel, &launch.config), "preparing linear layers"));
     device_.pairs = std::min(device_.pairs, pairs);
   }
   const auto blocks = static_cast<size_t>(device_.multiprocessors);
@@ -206,8 +204,8 @@ Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan
   Status status;
   const auto run = [&] {
     for (size_t i = 0; i < products && status.ok(); ++i) {
-      status = RunPlan(plan, *tune.weights[i % tune.weights.size()], input, tokens, tune.output,
-                       output);
+      status =
+          RunPlan(plan, *tune.weights[i % tune.weights.size()], input, tokens, tune.output, output);
     }
   };
   run();
@@ -263,20 +261,19 @@ Status InvariantLinear::Run(const PackedWeight& weight, const void* input, int32
   if (kernels_ == LinearKernels::kBest) {
     return RunPlan(Plan(weight, tokens), weight, input, tokens, kind, output);
   }
-  LaunchPortableLinear(
-      type_,
-      {.weight = weight.buffer.data(),
-       .output = output,
-       .kind = kind,
-       .tokens = tokens,
-       .rows = weight.rows,
-       .cut = {.column_blocks = CeilDiv(weight.cols, kLinearBlock),
-               .splits = LinearSplits(weight.rows, weight.cols),
-               .row_tiles = 0,
-               .token_tiles = 0,
-               .run = 0,
-               .longer_runs = 0}},
-      {.elements = input, .cols = weight.cols}, stream_.get());
+  LaunchPortableLinear(type_,
+                       {.weight = weight.buffer.data(),
+                        .output = output,
+                        .kind = kind,
+                        .tokens = tokens,
+                        .rows = weight.rows,
+                        .cut = {.column_blocks = CeilDiv(weight.cols, kLinearBlock),
+                                .splits = LinearSplits(weight.rows, weight.cols),
+                                .row_tiles = 0,
+                                .token_tiles = 0,
+                                .run = 0,
+                                .longer_runs = 0}},
+                       {.elements = input, .cols = weight.cols}, stream_.get());
   return CudaStatus(cudaGetLastError(), "a linear layer");
 }
 
@@ -284,8 +281,8 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                                 const void* input, int32_t tokens, LinearOutput kind,
                                 void* output) const {
   const LinearTile& tile = kLinearTiles[plan.tile];
-  DECANT_ASSIGN_OR_RETURN(CUtensorMap map, DescribeInput(type_, input, tokens, weight.cols,
-                                                         tile.copy_tokens()));
+  DECANT_ASSIGN_OR_RETURN(CUtensorMap map,
+                          DescribeInput(type_, input, tokens, weight.cols, tile.copy_tokens()));
   LinearArguments arguments{.weight = weight.buffer.data(),
                             .output = output,
                             .kind = kind,
@@ -295,6 +292,7 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                             .stages = plan.stages,
                             .streams_weight = plan.streams_weight,
                             .merges_in_ring = plan.merges_in_ring,
+                            .merge_bytes = LinearMergeBytes(tile, plan.cut.splits) / tile.groups,
                             .handed_over = handed_over_.data(),
                             .handed_flags = handed_flags_.As<uint32_t>()};
   const LaunchConfig launch(plan, stream_.get());

@@ -8,9 +8,9 @@
 
 namespace decant {
 
-/// From the sums of products to the output. Each warp writes its own 16 weight rows of a group's 64,
-/// so that no warp waits for another; the code is short, since each launch runs it once and finds
-/// none of it in the instruction cache.
+/// From the sums of products to the output. Each warp writes its own 16 weight rows of a group's
+/// 64, so that no warp waits for another; the code is short, since each launch runs it once and
+/// finds none of it in the instruction cache.
 
 /// *out = or += sum.
 template <LinearOutput kKind>
@@ -28,8 +28,8 @@ __device__ inline void WriteFloat(float* out, float sum) {
 }
 
 /// Where a thread of a group of four warps writes. Its sums of 8 tokens are four, as GroupProduct
-/// leaves them: row lane / 4 of the warp's 16 rows at tokens 2 (lane % 4) and the next, then row + 8
-/// at the same tokens.
+/// leaves them: row lane / 4 of the warp's 16 rows at tokens 2 (lane % 4) and the next, then row +
+/// 8 at the same tokens.
 template <typename T>
 class OutputRows {
  public:
@@ -143,8 +143,8 @@ class OutputRows {
                  "r"(pack(high.z, high.w))
                  : "memory");
 #else
-    StorePairs(to, {pack(low.x, low.y), pack(low.z, low.w), pack(high.x, high.y),
-                    pack(high.z, high.w)});
+    StorePairs(
+        to, {pack(low.x, low.y), pack(low.z, low.w), pack(high.x, high.y), pack(high.z, high.w)});
 #endif
   }
 

@@ -10,11 +10,9 @@
 namespace decant {
 namespace {
 
-/// The blocks of threads that ranges shall come to: one and a half for each multiprocessor of an H100
-/// or H200. Fixed, as all of these: results must not depend on the device that computes them.
+/// The blocks of threads that ranges shall come to: one and a half for each multiprocessor of an
+/// H100 or H200. Fixed, as all of these: results must not depend on the device that computes them.
 constexpr int32_t kWantedBlocks = 200;
-/// Blocks of a cluster at most, on any device.
-constexpr int32_t kMaxSplits = 8;
 /// A weight of so many row blocks is not cut.
 constexpr int32_t kUncutRowBlocks = 110;
 /// Nor one of fewer column blocks: adding ranges up would take longer than it saves.
@@ -22,19 +20,20 @@ constexpr int32_t kUncutColumnBlocks = 20;
 /// Column blocks that a range has at least.
 constexpr int32_t kShortestRange = 7;
 
-/// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB more.
+/// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB
+/// more.
 constexpr int32_t kSharedBytesHalf = 113 * 1024;
 
 /// What costs on an H200, in cycles of a multiprocessor; to rank plans by.
 double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
                       const LinearDevice& device) {
-  constexpr double kLaunch = 3000;           // until the first product
-  constexpr double kShortestStep = 180;      // a column block's products, one after another
-  constexpr double kCyclesPerToken = 2;      // products of a row block and a column block
-  constexpr double kIngestBytes = 56;        // a cycle, into a multiprocessor
-  constexpr double kMemoryBytes = 2400;      // a cycle, into all of them
+  constexpr double kLaunch = 3000;       // until the first product
+  constexpr double kShortestStep = 180;  // a column block's products, one after another
+  constexpr double kCyclesPerToken = 2;  // products of a row block and a column block
+  constexpr double kIngestBytes = 56;    // a cycle, into a multiprocessor
+  constexpr double kMemoryBytes = 2400;  // a cycle, into all of them
   constexpr double kMerge = 1500;
-  constexpr double kOutput = 800;            // of a tile
+  constexpr double kOutput = 800;  // of a tile
   constexpr double kOutputPerToken = 8;
   const LinearTile& tile = kLinearTiles[plan.tile];
   const LinearCut& cut = plan.cut;
@@ -62,7 +61,7 @@ int32_t LinearSplits(int32_t rows, int32_t cols) {
   const int32_t row_blocks = CeilDiv(rows, kLinearBlock);
   const int32_t column_blocks = CeilDiv(cols, kLinearBlock);
   if (row_blocks >= kUncutRowBlocks || column_blocks < kUncutColumnBlocks) return 1;
-  const int32_t most = std::min(kMaxSplits, column_blocks / kShortestRange);
+  const int32_t most = std::min(kLinearMaxSplits, column_blocks / kShortestRange);
   return std::clamp(kWantedBlocks / row_blocks, 2, std::max(2, most));
 }
 
@@ -81,8 +80,7 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
   LinearCut& cut = plan.cut;
   cut.column_blocks = CeilDiv(problem.cols, kLinearBlock);
   cut.splits = problem.splits;
-  cut.row_tiles =
-      CeilDiv(CeilDiv(problem.rows, kLinearBlock), tile.row_blocks() * tile.multicast);
+  cut.row_tiles = CeilDiv(CeilDiv(problem.rows, kLinearBlock), tile.row_blocks() * tile.multicast);
   cut.token_tiles = CeilDiv(problem.tokens, tile.tokens);
   plan.streams_weight = cut.token_tiles == 1;
 
@@ -108,8 +106,7 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
   // More stages than column blocks are of no use to blocks that compute one piece.
   const int32_t longest = clustered ? CeilDiv(cut.column_blocks, cut.splits) : 64;
   plan.stages = std::min(fit(false), longest);
-  const int32_t merge_stages =
-      CeilDiv(LinearMergeBytes(tile, cut.splits), tile.stage_bytes());
+  const int32_t merge_stages = CeilDiv(LinearMergeBytes(tile, cut.splits), tile.stage_bytes());
   if (clustered && plan.stages < longest && fit(true) >= merge_stages) {
     plan.merges_in_ring = true;
     plan.stages = std::max(std::min(fit(true), longest), merge_stages);

@@ -17,7 +17,7 @@ struct LinearDevice {
 
 /// What is computed.
 struct LinearProblem {
-  int32_t rows = 0;    ///< of the weight
+  int32_t rows = 0;  ///< of the weight
   int32_t cols = 0;
   int32_t splits = 1;  ///< ranges of column blocks
   int32_t tokens = 1;

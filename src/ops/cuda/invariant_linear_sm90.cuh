@@ -1,11 +1,11 @@
 #pragma once
 
+#include <cuda.h>
+#include <cuda_runtime.h>
+
 #include <array>
 #include <cstdint>
 #include <utility>
-
-#include <cuda.h>
-#include <cuda_runtime.h>
 
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/cluster.cuh"
@@ -35,7 +35,8 @@ struct LinearTraits {
   static constexpr int kThreads = LinearThreads(kTile);
   /// 8 tokens of a row block.
   static constexpr int kChunks = kTokens / 8;
-  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread needs.
+  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread
+  /// needs.
   static constexpr int kRegisters =
       kTile.sums() * (kTile.mode == LinearMode::kSequential ? 2 : 1) + 40;
   static constexpr int kMinBlocks = kThreads * kRegisters <= 32 * 1024 ? 2 : 1;
@@ -83,8 +84,7 @@ __device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_
   shared.ring = (start + kLinearAlignment - 1) / kLinearAlignment * kLinearAlignment;
   const uint32_t ring_end = shared.ring + args.stages * Traits::kStageBytes;
   shared.merge = args.merges_in_ring ? shared.ring : ring_end;
-  shared.staging =
-      ring_end + (args.merges_in_ring ? 0 : LinearMergeBytes(kTile, args.cut.splits));
+  shared.staging = ring_end + (args.merges_in_ring ? 0 : LinearMergeBytes(kTile, args.cut.splits));
   shared.barriers = shared.staging + Traits::kGroups * kLinearStagingBytes;
   return shared;
 }
@@ -278,8 +278,8 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
 
 /// A group of four warps that multiply.
 struct LinearGroup {
-  int index = 0;       ///< of the block's
-  int rows = 0;        ///< which rows of the tile are its: index, or 0 where groups take turns
+  int index = 0;  ///< of the block's
+  int rows = 0;   ///< which rows of the tile are its: index, or 0 where groups take turns
   uint32_t staging = 0;
 
   __device__ int barrier() const { return 1 + index; }
@@ -326,30 +326,51 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
   }
 }
 
+/// The sums of `splits` ranges, kStride bytes apart in shared memory, added in order.
+template <int kStride>
+__device__ inline float4 AddRanges(uint32_t from, int splits) {
+  float4 sums[kLinearMaxSplits];
+#pragma unroll
+  for (int range = 0; range < kLinearMaxSplits; ++range) {
+    if (range < splits) sums[range] = LoadShared4(from + range * kStride);
+  }
+  float4 sum = sums[0];
+#pragma unroll
+  for (int range = 1; range < kLinearMaxSplits; ++range) {
+    if (range >= splits) continue;
+    const float4 next = sums[range];
+    sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+  }
+  return sum;
+}
+
 /// kCluster: one range of one tile; each block sends its sums to those that add them up, 8 tokens
 /// to one block, the next 8 to the next.
 template <class Traits>
 __device__ inline void ComputeClustered(const LinearArguments& args, const LinearShared& shared,
                                         const LinearGroup& group) {
+  constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, of one range
   const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
   const int rank = static_cast<int>(ClusterRank());
   const int first_token = walk.token_tile() * Traits::kTokens;
   const int chunks = min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
-  const int thread = threadIdx.x % kLinearGroupThreads;
-  constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, from one block
+  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
+  const uint32_t group_merge = shared.merge + group.index * args.merge_bytes +
+                               static_cast<int>(threadIdx.x) % kLinearGroupThreads * 16;
 
   LinearSums<Traits> sums;
   RingPlace place;
   ClearSums<Traits>(sums);
+  if (!args.merges_in_ring) WaitForCluster();  // the others have started
+  WaitForEarlierKernels();
   AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
 
-  // The others have started, and where sums meet in the ring, are done with theirs.
-  if (args.merges_in_ring) ArriveAtCluster();
-  WaitForCluster();
-  const uint32_t group_merge =
-      shared.merge + group.index * ((Traits::kChunks + splits - 1) / splits) * splits * kSumBytes +
-      thread * 16;
+  if (args.merges_in_ring) {
+    // The others are done with their rings. There is nothing that they must see of this one.
+    ArriveAtClusterRelaxed();
+    WaitForCluster();
+  }
   int owner = 0;
   uint32_t at = group_merge + rank * kSumBytes;
 #pragma unroll
@@ -364,21 +385,16 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     }
   }
 
-  const int owned = (chunks - rank + splits - 1) / splits;
-  if (owned <= 0) return;
+  if (rank >= chunks) return;
   WaitBarrier(shared.merged(), 0);
-  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) return;
   const OutputRows<typename Traits::Type> output(args, row, group.staging);
+  uint32_t from = group_merge;
 #pragma unroll 1
-  for (int i = 0; i < owned; ++i) {
-    const uint32_t from = group_merge + i * splits * kSumBytes;
-    float4 sum = LoadShared4(from);
-    for (int range = 1; range < splits; ++range) {
-      const float4 next = LoadShared4(from + range * kSumBytes);
-      sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-    }
-    output.template Write<1>(first_token + (rank + i * splits) * 8, 0, [&](int) { return sum; });
+  for (int chunk = rank; chunk < chunks; chunk += splits) {
+    const float4 sum = AddRanges<kSumBytes>(from, splits);
+    output.template Write<1>(first_token + chunk * 8, 0, [&](int) { return sum; });
+    from += splits * kSumBytes;
   }
 }
 
@@ -546,7 +562,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
         .staging = shared.staging + index * kLinearStagingBytes,
     };
     if constexpr (kShares) WaitForCluster();
-    WaitForEarlierKernels();
+    if constexpr (kMode != LinearMode::kCluster) WaitForEarlierKernels();
     if constexpr (kMode == LinearMode::kCluster) {
       ComputeClustered<Traits>(args, shared, group);
     } else if constexpr (kMode == LinearMode::kChain) {
@@ -566,7 +582,8 @@ const auto& LinearKernels() {
   static const auto kernels = []<size_t... kTiles>(std::index_sequence<kTiles...>) {
     return std::array{reinterpret_cast<const void*>(
         InvariantLinearKernel<LinearTraits<T, kLinearTiles[kTiles]>>)...};
-  }(std::make_index_sequence<kLinearTiles.size()>());
+  }
+  (std::make_index_sequence<kLinearTiles.size()>());
   return kernels;
 }
 

@@ -147,7 +147,8 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     if (GetParam().type == CudaType::kF16) {
       FillElements<<<512, 256, 0, stream_.get()>>>(seed, count, reinterpret_cast<__half*>(out));
     } else {
-      FillElements<<<512, 256, 0, stream_.get()>>>(seed, count, reinterpret_cast<__nv_bfloat16*>(out));
+      FillElements<<<512, 256, 0, stream_.get()>>>(seed, count,
+                                                   reinterpret_cast<__nv_bfloat16*>(out));
     }
     Require(cudaGetLastError());
   }
@@ -166,9 +167,9 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   void ComputeAlone() {
     const Case& c = GetParam();
     for (int32_t row = 0; row < kRows; ++row) {
-      const Status status = linear_->Run(weight_, inputs_.get() + int64_t{row} * c.cols, 1,
-                                         LinearOutput::kFloat,
-                                         alone_.get() + int64_t{row} * c.rows);
+      const Status status =
+          linear_->Run(weight_, inputs_.get() + int64_t{row} * c.cols, 1, LinearOutput::kFloat,
+                       alone_.get() + int64_t{row} * c.rows);
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -195,9 +196,10 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   void ExpectAlone(const std::string& what) {
     const Case& c = GetParam();
     Require(cudaMemsetAsync(difference_.get(), 0, sizeof(Difference), stream_.get()));
-    CountDifferences<<<512, 256, 0, stream_.get()>>>(reinterpret_cast<const uint32_t*>(output_.get()),
-                                   reinterpret_cast<const uint32_t*>(alone_.get()),
-                                   batch_rows_.get(), tokens_, c.rows, difference_.get());
+    CountDifferences<<<512, 256, 0, stream_.get()>>>(
+        reinterpret_cast<const uint32_t*>(output_.get()),
+        reinterpret_cast<const uint32_t*>(alone_.get()), batch_rows_.get(), tokens_, c.rows,
+        difference_.get());
     Require(cudaGetLastError());
     const Difference difference = Download(difference_.get(), 1)[0];
     EXPECT_EQ(difference.count, 0U)
@@ -236,8 +238,8 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   void ExpectInvariant();
 };
 
-/// Some outputs of the rows alone against a sum in fp64; the error may be twice that of the exact sum
-/// rounded to the weights' type.
+/// Some outputs of the rows alone against a sum in fp64; the error may be twice that of the exact
+/// sum rounded to the weights' type.
 void InvariantLinearTest::ExpectRight() {
   const Case& c = GetParam();
   const std::vector<float> alone = Download(alone_.get(), int64_t{kRows} * c.rows);
@@ -245,7 +247,8 @@ void InvariantLinearTest::ExpectRight() {
   const int32_t step = std::max(1, c.rows / kSampledRows);
   double largest = 0;
   double largest_rounding = 0;
-  for (int32_t row = 0; row < c.rows; row += row + step < c.rows || row == c.rows - 1 ? step : c.rows - 1 - row) {
+  for (int32_t row = 0; row < c.rows;
+       row += row + step < c.rows || row == c.rows - 1 ? step : c.rows - 1 - row) {
     std::vector<double> weight(c.cols);
     for (int32_t col = 0; col < c.cols; ++col) {
       weight[col] = Round(c.type, Draw(kWeightSeed, int64_t{row} * c.cols + col));
@@ -259,8 +262,8 @@ void InvariantLinearTest::ExpectRight() {
       if (!(error <= largest)) {
         largest = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
       }
-      largest_rounding = std::max(
-          largest_rounding, std::abs(Round(c.type, static_cast<float>(exact)) - exact));
+      largest_rounding =
+          std::max(largest_rounding, std::abs(Round(c.type, static_cast<float>(exact)) - exact));
     }
   }
   EXPECT_LE(largest, 2 * largest_rounding);
@@ -377,9 +380,8 @@ std::vector<Case> Cases() {
     for (const LinearModel& model : kLinearModels) {
       for (const LinearLayer& layer : LinearLayers(model)) {
         const CudaType type = cases.size() % 3 == 2 ? CudaType::kBf16 : CudaType::kF16;
-        const bool seen = std::ranges::any_of(cases, [&](const Case& c) {
-          return c.rows == layer.rows && c.cols == layer.cols;
-        });
+        const bool seen = std::ranges::any_of(
+            cases, [&](const Case& c) { return c.rows == layer.rows && c.cols == layer.cols; });
         if (seen) continue;
         cases.push_back({std::string(model.name) + " " + std::string(layer.name), type, layer.rows,
                          layer.cols});

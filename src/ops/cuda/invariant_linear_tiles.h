@@ -10,6 +10,9 @@ namespace decant {
 inline constexpr int32_t kLinearBlock = 64;
 inline constexpr int32_t kLinearBlockBytes = kLinearBlock * kLinearBlock * 2;
 
+/// Ranges of a weight at most: the blocks that a cluster has on any device.
+inline constexpr int32_t kLinearMaxSplits = 8;
+
 /// How blocks of threads share the work of a product. The bits are the same in all of them: the sum
 /// of an output is cut into the weight's `splits` ranges of column blocks, each range is summed in
 /// order from zero, and the ranges' sums are added in order.
@@ -19,7 +22,8 @@ enum class LinearMode : uint8_t {
   kCluster,
   /// For one range only: the list of all tiles' column blocks is cut into equal runs, one for each
   /// block of threads; a tile that is cut is begun by one and continued by the next, which takes
-  /// over the sums. A block does its run from the last tile to the first, so that what it hands over
+  /// over the sums. A block does its run from the last tile to the first, so that what it hands
+  /// over
   /// it computes first, and what it takes over it needs last.
   kChain,
   /// One block a tile, its ranges one after another.
@@ -61,6 +65,7 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kCluster, .tokens = 64},
     LinearTile{.mode = LinearMode::kCluster, .tokens = 128},
     LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 128},
+    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 136},
     LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 192},
     LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 272},
     LinearTile{.mode = LinearMode::kChain, .tokens = 8},
@@ -73,9 +78,20 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 64},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 128, .multicast = 2},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 256, .multicast = 2},
-    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 64, .ping_pong = true},
-    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 128, .multicast = 2, .ping_pong = true},
-    LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 192, .multicast = 2, .ping_pong = true},
+    LinearTile{
+        .mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 64, .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain,
+               .groups = 2,
+               .blocks = 2,
+               .tokens = 128,
+               .multicast = 2,
+               .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain,
+               .groups = 2,
+               .blocks = 2,
+               .tokens = 192,
+               .multicast = 2,
+               .ping_pong = true},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 32},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
@@ -115,7 +131,7 @@ constexpr int32_t LinearSharedBytes(const LinearTile& tile, int32_t splits, int3
 struct LinearCut {
   int32_t column_blocks = 0;
   int32_t splits = 1;
-  int32_t row_tiles = 0;    ///< of a cluster's blocks together, where they share the input
+  int32_t row_tiles = 0;  ///< of a cluster's blocks together, where they share the input
   int32_t token_tiles = 0;
   /// kChain: column blocks of each worker, and how many workers have one more.
   int32_t run = 0;
@@ -123,13 +139,11 @@ struct LinearCut {
 
   constexpr int32_t tiles() const { return row_tiles * token_tiles; }
   /// First column block of a range; that of range `splits` is the end.
-  constexpr int32_t RangeBegin(int32_t range) const {
-    return column_blocks * range / splits;
-  }
+  constexpr int32_t RangeBegin(int32_t range) const { return column_blocks * range / splits; }
 };
 
-/// What one worker (a cluster, or a block of threads where there are none) does: pieces of tiles, each a run
-/// of column blocks, in this order.
+/// What one worker (a cluster, or a block of threads where there are none) does: pieces of tiles,
+/// each a run of column blocks, in this order.
 template <LinearMode kMode>
 class LinearWalk {
  public:

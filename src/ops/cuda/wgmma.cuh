@@ -34,9 +34,9 @@ __device__ inline uint64_t DescribeOperand(uint32_t shared) {
          kRowGroupStride << 32 | kSwizzle128 << 62;
 }
 
-/// One product: sums [64, kColumns] += a [64, 16] * b [kColumns, 16]^T. Thread t of the group holds,
-/// of each 8 columns c, sums[4 c / 8 ...]: row 16 (t / 32) + t % 32 / 4 at columns c + 2 (t % 4) and
-/// the next, then row + 8 at the same columns.
+/// One product: sums [64, kColumns] += a [64, 16] * b [kColumns, 16]^T. Thread t of the group
+/// holds, of each 8 columns c, sums[4 c / 8 ...]: row 16 (t / 32) + t % 32 / 4 at columns c + 2 (t
+/// % 4) and the next, then row + 8 at the same columns.
 template <typename T, int kColumns>
 struct GroupProduct;
 
@@ -56,7 +56,8 @@ struct GroupProduct;
 #define DECANT_NAMES_64 "%64,%65,%66,%67"
 #define DECANT_NAMES_68 "%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define DECANT_NAMES_80 "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-#define DECANT_NAMES_96 "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
+#define DECANT_NAMES_96 \
+  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define DECANT_NAMES_112 \
   "%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define DECANT_ALL_4 DECANT_NAMES_0
@@ -71,33 +72,34 @@ struct GroupProduct;
 #define DECANT_ALL_96 DECANT_ALL_80 "," DECANT_NAMES_80
 #define DECANT_ALL_128 DECANT_ALL_96 "," DECANT_NAMES_96 "," DECANT_NAMES_112
 
-#define DECANT_GROUP_PRODUCT(type, ptx_type, columns, names, a_name, b_name, ...)              \
-  template <>                                                                                  \
-  struct GroupProduct<type, columns> {                                                         \
-    __device__ static void Add(float (&sums)[columns / 2], uint64_t a, uint64_t b) {           \
-      asm volatile("{\n.reg .pred accumulate;\nsetp.eq.u32 accumulate, 0, 0;\n"                \
-                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." ptx_type "." ptx_type \
-                   " {" names "}, " a_name ", " b_name ", accumulate, 1, 1, 0, 0;\n}"          \
-                   : __VA_ARGS__                                                               \
-                   : "l"(a), "l"(b));                                                          \
-    }                                                                                          \
+#define DECANT_GROUP_PRODUCT(type, ptx_type, columns, names, a_name, b_name, ...)                  \
+  template <>                                                                                      \
+  struct GroupProduct<type, columns> {                                                             \
+    __device__ static void Add(float (&sums)[columns / 2], uint64_t a, uint64_t b) {               \
+      asm volatile(                                                                                \
+          "{\n.reg .pred accumulate;\nsetp.eq.u32 accumulate, 0, 0;\n"                             \
+          "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." ptx_type "." ptx_type " {" names \
+          "}, " a_name ", " b_name ", accumulate, 1, 1, 0, 0;\n}"                                  \
+          : __VA_ARGS__                                                                            \
+          : "l"(a), "l"(b));                                                                       \
+    }                                                                                              \
   };
 
-#define DECANT_GROUP_PRODUCTS(type, ptx_type)                                                     \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 8, DECANT_ALL_4, "%4", "%5", DECANT_SUMS_4(0))             \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 16, DECANT_ALL_8, "%8", "%9", DECANT_SUMS_8(0))            \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 32, DECANT_ALL_16, "%16", "%17", DECANT_SUMS_16(0))        \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 64, DECANT_ALL_32, "%32", "%33", DECANT_SUMS_32(0))        \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 96, DECANT_ALL_48, "%48", "%49", DECANT_SUMS_32(0),        \
-                       DECANT_SUMS_16(32))                                                        \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 112, DECANT_ALL_56, "%56", "%57", DECANT_SUMS_32(0),       \
-                       DECANT_SUMS_16(32), DECANT_SUMS_8(48))                                     \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 128, DECANT_ALL_64, "%64", "%65", DECANT_SUMS_64(0))       \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 136, DECANT_ALL_68, "%68", "%69", DECANT_SUMS_64(0),       \
-                       DECANT_SUMS_4(64))                                                         \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 192, DECANT_ALL_96, "%96", "%97", DECANT_SUMS_64(0),       \
-                       DECANT_SUMS_32(64))                                                        \
-  DECANT_GROUP_PRODUCT(type, ptx_type, 256, DECANT_ALL_128, "%128", "%129", DECANT_SUMS_64(0),    \
+#define DECANT_GROUP_PRODUCTS(type, ptx_type)                                                  \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 8, DECANT_ALL_4, "%4", "%5", DECANT_SUMS_4(0))          \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 16, DECANT_ALL_8, "%8", "%9", DECANT_SUMS_8(0))         \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 32, DECANT_ALL_16, "%16", "%17", DECANT_SUMS_16(0))     \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 64, DECANT_ALL_32, "%32", "%33", DECANT_SUMS_32(0))     \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 96, DECANT_ALL_48, "%48", "%49", DECANT_SUMS_32(0),     \
+                       DECANT_SUMS_16(32))                                                     \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 112, DECANT_ALL_56, "%56", "%57", DECANT_SUMS_32(0),    \
+                       DECANT_SUMS_16(32), DECANT_SUMS_8(48))                                  \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 128, DECANT_ALL_64, "%64", "%65", DECANT_SUMS_64(0))    \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 136, DECANT_ALL_68, "%68", "%69", DECANT_SUMS_64(0),    \
+                       DECANT_SUMS_4(64))                                                      \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 192, DECANT_ALL_96, "%96", "%97", DECANT_SUMS_64(0),    \
+                       DECANT_SUMS_32(64))                                                     \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 256, DECANT_ALL_128, "%128", "%129", DECANT_SUMS_64(0), \
                        DECANT_SUMS_64(64))
 
 DECANT_GROUP_PRODUCTS(__half, "f16")
