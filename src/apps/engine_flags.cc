@@ -62,7 +62,7 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option(
          "--linear", flags.linear,
          "Linear layers on CUDA: cublas, or invariant, where a row's bits depend on nothing "
-         "else in the step (default: the engine's; decant's is invariant)")
+         "else in the step (default: the engine's, cublas)")
       ->type_name("NAME");
   app.add_option("--weights", flags.weights,
                  "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "

@@ -292,7 +292,6 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                             .stages = plan.stages,
                             .streams_weight = plan.streams_weight,
                             .merges_in_ring = plan.merges_in_ring,
-                            .merge_bytes = LinearMergeBytes(tile, plan.cut.splits) / tile.groups,
                             .handed_over = handed_over_.data(),
                             .handed_flags = handed_flags_.As<uint32_t>()};
   const LaunchConfig launch(plan, stream_.get());

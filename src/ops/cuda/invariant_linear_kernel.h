@@ -25,7 +25,6 @@ struct LinearArguments {
   /// Where the ranges' sums meet in shared memory: in the ring once all blocks are done with it, or
   /// behind it.
   bool merges_in_ring = false;
-  int32_t merge_bytes = 0;      ///< of one group, where ranges' sums meet
   void* handed_over = nullptr;  ///< kChain: sums, LinearHandOverBytes for each block of threads
   uint32_t* handed_flags = nullptr;  ///< kChain: one for each group, zero between products
 };

@@ -18,41 +18,42 @@ constexpr int32_t kUncutRowBlocks = 110;
 /// Nor one of fewer column blocks: adding ranges up would take longer than it saves.
 constexpr int32_t kUncutColumnBlocks = 20;
 /// Column blocks that a range has at least.
-constexpr int32_t kShortestRange = 7;
+constexpr int32_t kShortestRange = 6;
 
 /// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB
 /// more.
 constexpr int32_t kSharedBytesHalf = 113 * 1024;
 
-/// What costs on an H200, in cycles of a multiprocessor; to rank plans by.
+/// About what a plan costs on an H200, in cycles of a multiprocessor; to rank plans by.
 double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
                       const LinearDevice& device) {
-  constexpr double kLaunch = 3000;       // until the first product
-  constexpr double kShortestStep = 180;  // a column block's products, one after another
-  constexpr double kCyclesPerToken = 2;  // products of a row block and a column block
-  constexpr double kIngestBytes = 56;    // a cycle, into a multiprocessor
-  constexpr double kMemoryBytes = 2400;  // a cycle, into all of them
-  constexpr double kMerge = 1500;
-  constexpr double kOutput = 800;  // of a tile
-  constexpr double kOutputPerToken = 8;
+  constexpr double kLaunch = 3500;       // until the first product
+  constexpr double kShortestStep = 300;  // the products of a column block, one after another
+  constexpr double kCyclesPerToken = 2;  // of the products of a row block and a column block
+  constexpr double kIngestBytes = 62;    // a cycle, into a multiprocessor
+  constexpr double kMemoryBytes = 2400;  // a cycle, from memory into all of them
+  constexpr double kInputBytes = 12000;  // the same from the L2 cache
+  constexpr double kMerge = 2500;        // of ranges
+  constexpr double kTile = 2500;         // to begin and to end a tile
+  constexpr double kTilePerToken = 10;   // to write it
   const LinearTile& tile = kLinearTiles[plan.tile];
   const LinearCut& cut = plan.cut;
   const double step = std::max({kShortestStep, tile.row_blocks() * tile.tokens * kCyclesPerToken,
                                 tile.stage_bytes() / kIngestBytes});
-  const double output = kOutput + kOutputPerToken * tile.tokens * tile.blocks;
+  const double ends = kTile + kTilePerToken * tile.tokens * tile.blocks;
   double cycles = kLaunch;
   if (tile.mode == LinearMode::kCluster) {
     const double waves = CeilDiv(plan.blocks, device.multiprocessors);
     const double columns = CeilDiv(cut.column_blocks, cut.splits);
-    cycles += waves * (columns * step + kMerge + output);
+    cycles += waves * (columns * step + kMerge + ends);
   } else {
-    const int32_t workers = plan.blocks / tile.multicast;
-    const double tiles = static_cast<double>(cut.tiles()) / workers;
+    const double tiles = static_cast<double>(cut.tiles()) * tile.multicast / plan.blocks;
     const double rounds = tile.mode == LinearMode::kChain ? tiles : std::ceil(tiles);
-    cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : output)) + output;
+    cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : ends)) + ends;
   }
-  const double bytes = 2.0 * problem.rows * problem.cols;
-  return std::max(cycles, kLaunch + bytes / kMemoryBytes) + 0.1 * cycles;
+  const double weight = 2.0 * problem.rows * problem.cols;
+  const double input = weight * tile.tokens / (tile.row_blocks() * kLinearBlock) * cut.token_tiles;
+  return std::max(cycles, kLaunch + weight / kMemoryBytes + input / kInputBytes) + 0.05 * cycles;
 }
 
 }  // namespace

@@ -121,10 +121,10 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
   const uint64_t policy = args.streams_weight ? EvictFirstPolicy() : EvictNormalPolicy();
   const int last_block = (args.rows - 1) / kLinearBlock;
   RingPlace place{.stage = 0, .parity = 1};
-  // The first turn of the ring goes no faster than twice what memory gives a multiprocessor: the
-  // copy engine takes orders in turn, and the input's must not wait behind all of the ring's.
+  // No faster than twice what memory gives a multiprocessor: the copy engine takes orders in turn,
+  // and when the ring is filled at first, the input's must not wait behind all of the weight's.
   constexpr uint32_t kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
-  uint32_t next_tick = Ticks();
+  uint32_t last_tick = Ticks();
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
     const int first_block = FirstRowBlock<Traits>(walk, rank);
     const char* source[Traits::kRowBlocks];
@@ -139,8 +139,9 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
       const uint32_t full = shared.full(place.stage);
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
       WaitBarrier(shared.empty(place.stage), place.parity);
-      while (static_cast<int32_t>(Ticks() - next_tick) < 0) continue;
-      next_tick = Ticks() + kTicksPerStage;
+      // Whatever the clock has done meanwhile, this ends within kTicksPerStage.
+      while (Ticks() - last_tick < kTicksPerStage) continue;
+      last_tick = Ticks();
       ArriveExpecting(full, Traits::kStageBytes);
 #pragma unroll
       for (int i = 0; i < Traits::kRowBlocks; ++i) {
@@ -326,51 +327,30 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
   }
 }
 
-/// The sums of `splits` ranges, kStride bytes apart in shared memory, added in order.
-template <int kStride>
-__device__ inline float4 AddRanges(uint32_t from, int splits) {
-  float4 sums[kLinearMaxSplits];
-#pragma unroll
-  for (int range = 0; range < kLinearMaxSplits; ++range) {
-    if (range < splits) sums[range] = LoadShared4(from + range * kStride);
-  }
-  float4 sum = sums[0];
-#pragma unroll
-  for (int range = 1; range < kLinearMaxSplits; ++range) {
-    if (range >= splits) continue;
-    const float4 next = sums[range];
-    sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-  }
-  return sum;
-}
-
 /// kCluster: one range of one tile; each block sends its sums to those that add them up, 8 tokens
 /// to one block, the next 8 to the next.
 template <class Traits>
 __device__ inline void ComputeClustered(const LinearArguments& args, const LinearShared& shared,
                                         const LinearGroup& group) {
-  constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, of one range
   const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
   const int rank = static_cast<int>(ClusterRank());
   const int first_token = walk.token_tile() * Traits::kTokens;
   const int chunks = min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
-  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
-  const uint32_t group_merge = shared.merge + group.index * args.merge_bytes +
-                               static_cast<int>(threadIdx.x) % kLinearGroupThreads * 16;
+  const int thread = threadIdx.x % kLinearGroupThreads;
+  constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, from one block
 
   LinearSums<Traits> sums;
   RingPlace place;
   ClearSums<Traits>(sums);
-  if (!args.merges_in_ring) WaitForCluster();  // the others have started
-  WaitForEarlierKernels();
   AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
 
-  if (args.merges_in_ring) {
-    // The others are done with their rings. There is nothing that they must see of this one.
-    ArriveAtClusterRelaxed();
-    WaitForCluster();
-  }
+  // The others have started, and where sums meet in the ring, are done with theirs.
+  if (args.merges_in_ring) ArriveAtCluster();
+  WaitForCluster();
+  const uint32_t group_merge =
+      shared.merge + group.index * ((Traits::kChunks + splits - 1) / splits) * splits * kSumBytes +
+      thread * 16;
   int owner = 0;
   uint32_t at = group_merge + rank * kSumBytes;
 #pragma unroll
@@ -385,16 +365,21 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     }
   }
 
-  if (rank >= chunks) return;
+  const int owned = (chunks - rank + splits - 1) / splits;
+  if (owned <= 0) return;
   WaitBarrier(shared.merged(), 0);
+  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) return;
   const OutputRows<typename Traits::Type> output(args, row, group.staging);
-  uint32_t from = group_merge;
 #pragma unroll 1
-  for (int chunk = rank; chunk < chunks; chunk += splits) {
-    const float4 sum = AddRanges<kSumBytes>(from, splits);
-    output.template Write<1>(first_token + chunk * 8, 0, [&](int) { return sum; });
-    from += splits * kSumBytes;
+  for (int i = 0; i < owned; ++i) {
+    const uint32_t from = group_merge + i * splits * kSumBytes;
+    float4 sum = LoadShared4(from);
+    for (int range = 1; range < splits; ++range) {
+      const float4 next = LoadShared4(from + range * kSumBytes);
+      sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+    }
+    output.template Write<1>(first_token + (rank + i * splits) * 8, 0, [&](int) { return sum; });
   }
 }
 
@@ -562,7 +547,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
         .staging = shared.staging + index * kLinearStagingBytes,
     };
     if constexpr (kShares) WaitForCluster();
-    if constexpr (kMode != LinearMode::kCluster) WaitForEarlierKernels();
+    WaitForEarlierKernels();
     if constexpr (kMode == LinearMode::kCluster) {
       ComputeClustered<Traits>(args, shared, group);
     } else if constexpr (kMode == LinearMode::kChain) {
