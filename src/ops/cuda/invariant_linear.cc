@@ -281,6 +281,11 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                                 const void* input, int32_t tokens, LinearOutput kind,
                                 void* output) const {
   const LinearTile& tile = kLinearTiles[plan.tile];
+  if (plan.waits && plan.blocks > ResidentWorkers(tile, device_) * tile.multicast) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} blocks that wait for each other are not all resident on this device",
+                 plan.blocks);
+  }
   DECANT_ASSIGN_OR_RETURN(CUtensorMap map,
                           DescribeInput(type_, input, tokens, weight.cols, tile.copy_tokens()));
   LinearArguments arguments{.weight = weight.buffer.data(),

@@ -67,7 +67,8 @@ class InvariantLinear {
   /// The plan that Run takes.
   LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
 
-  /// The same by a given plan and the kernels of 9.0, for tests and measurements.
+  /// The same by a given plan and the kernels of 9.0, for tests and measurements. Errors: failed
+  /// precondition where blocks would wait for others that may not be resident.
   Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const void* input,
                  int32_t tokens, LinearOutput kind, void* output) const;
 

@@ -37,7 +37,8 @@ __global__ void TellGroupProducts(int32_t* there) {
 bool LinearKernelsRun(int32_t* scratch) {
   int32_t there = 0;
   TellGroupProducts<<<1, 1>>>(scratch);
-  return cudaMemcpy(&there, scratch, sizeof(there), cudaMemcpyDeviceToHost) == cudaSuccess &&
+  return cudaGetLastError() == cudaSuccess &&
+         cudaMemcpy(&there, scratch, sizeof(there), cudaMemcpyDeviceToHost) == cudaSuccess &&
          there == 1;
 }
 

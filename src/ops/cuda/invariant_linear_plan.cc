@@ -58,6 +58,10 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
 
 }  // namespace
 
+int32_t ResidentWorkers(const LinearTile& tile, const LinearDevice& device) {
+  return tile.multicast == 1 ? device.multiprocessors : device.pairs;
+}
+
 int32_t LinearSplits(int32_t rows, int32_t cols) {
   const int32_t row_blocks = CeilDiv(rows, kLinearBlock);
   const int32_t column_blocks = CeilDiv(cols, kLinearBlock);
@@ -89,7 +93,8 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
     plan.blocks = cut.tiles() * cut.splits;
     plan.cluster = cut.splits;
   } else {
-    const int32_t resident = tile.multicast == 1 ? device.multiprocessors : device.pairs;
+    const int32_t resident = ResidentWorkers(tile, device);
+    if (resident == 0) return std::nullopt;
     const int32_t workers = std::min(cut.tiles(), resident);
     plan.blocks = workers * tile.multicast;
     plan.cluster = tile.multicast;

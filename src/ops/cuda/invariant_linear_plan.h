@@ -49,6 +49,10 @@ struct LinearPlan {
 /// number of tokens and the device: enough for a few tokens to keep many multiprocessors busy.
 int32_t LinearSplits(int32_t rows, int32_t cols);
 
+/// Blocks of threads that are resident at the same time for certain, or pairs of them where they
+/// share the input: one that waits for another must be among so many.
+int32_t ResidentWorkers(const LinearTile& tile, const LinearDevice& device);
+
 /// The plan of a product with the tile `tile`; none if the tile does not suit the weight, or does
 /// not fit the device.
 std::optional<LinearPlan> PlanLinearWith(int32_t tile, LinearRoom room,
