@@ -64,6 +64,7 @@ class WithoutAModel(unittest.TestCase):
         cases = [
             (["--engine", "warp"], ["--engine", "warp", "decant, fused"]),
             (["--decode-kernel", "fast"], ["--decode-kernel", "fast", "rows, split"]),
+            (["--linear", "fast"], ["--linear", "fast", "cublas, invariant"]),
             (["--threads", "-1"], ["--threads", "-1"]),
             (["--max-batch", "0"], ["--max-batch", "0"]),
             (["--page-size", "0"], ["--page-size", "0"]),

@@ -118,7 +118,8 @@ std::string_view DecodeKernelName(DecodeKernel kernel);
 /// Who computes linear layers on CUDA.
 enum class LinearLayers {
   kCublas,     ///< cuBLASLt: an output's bits may depend on how many tokens a step has
-  kInvariant,  ///< kernels of ours: an output's bits depend on its own input row and the weight only
+  kInvariant,  ///< kernels of ours: an output's bits depend on its own input row and the weight
+               ///< only
 };
 
 /// How many copies of a weight are held.
