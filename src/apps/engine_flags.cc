@@ -132,8 +132,9 @@ Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& opt
   constexpr double kGB = 1e9;
   const double gigabytes = static_cast<double>(served->file_bytes()) / kGB;
   if (gigabytes > 0) {
-    LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", served->config().name, gigabytes,
-            served->load_seconds(), gigabytes / served->load_seconds());
+    LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s); ready after {:.2f} s", served->config().name,
+            gigabytes, served->weights_seconds(), gigabytes / served->weights_seconds(),
+            served->load_seconds());
   } else {
     LogInfo("{}: made in {:.2f} s", served->config().name, served->load_seconds());
   }

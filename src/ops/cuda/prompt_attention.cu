@@ -80,17 +80,19 @@ struct RowSums {
 };
 
 /// Adds the sums of all groups to those of group 0, in order. All of the block's threads call it,
-/// once they are done with shared memory; threads at the same place in their groups hold the same
-/// part.
+/// once they have issued their last reads of shared memory; threads at the same place in their
+/// groups hold the same part. A group leaves its sums where its own tiles were: group g at
+/// tiles + g * tile_floats.
 template <int kHeadDim, int kGroups>
-__device__ void MergeGroups(float* shared, float scale_log2, RowSums<kHeadDim>& sums) {
-  constexpr int kValues = kHeadDim / 2 + 4;  ///< of one thread
+__device__ void MergeGroups(float* tiles, int tile_floats, float scale_log2,
+                            RowSums<kHeadDim>& sums) {
+  static_assert(kGroups == kPromptGroups);
   const int group = threadIdx.x / kGroupThreads;
-  float* mine = shared + threadIdx.x % kGroupThreads;
+  float* mine = tiles + threadIdx.x % kGroupThreads;
   WaitCopies<0>();
-  __syncthreads();
   if (group > 0) {
-    float* place = mine + (group - 1) * kValues * kGroupThreads;
+    GroupBarrier(group);  // the group's warps are done with its last tile
+    float* place = mine + group * tile_floats;
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) place[i * kGroupThreads] = sums.out[i / 4][i % 4];
 #pragma unroll
@@ -102,7 +104,7 @@ __device__ void MergeGroups(float* shared, float scale_log2, RowSums<kHeadDim>& 
   __syncthreads();
   if (group > 0) return;
   for (int other = 1; other < kGroups; ++other) {
-    const float* place = mine + (other - 1) * kValues * kGroupThreads;
+    const float* place = mine + other * tile_floats;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float other_max = place[(kHeadDim / 2 + r) * kGroupThreads];
@@ -290,7 +292,10 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads)
   }
 
   if constexpr (kGroups > 1) {
-    MergeGroups<kHeadDim, kGroups>(reinterpret_cast<float*>(shared_memory), args.scale_log2, sums);
+    constexpr int kTileFloats = 2 * kStages * kTileBytes / sizeof(float);
+    static_assert((kHeadDim / 2 + 4) * kGroupThreads <= kTileFloats);
+    MergeGroups<kHeadDim, kGroups>(reinterpret_cast<float*>(shared_memory + kTileBytes),
+                                   kTileFloats, args.scale_log2, sums);
     if (group > 0) return;
   }
 #pragma unroll
