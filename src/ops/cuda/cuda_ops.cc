@@ -32,6 +32,11 @@ const float* VectorData(const std::unique_ptr<VectorWeight>& vector) {
   return vector == nullptr ? nullptr : static_cast<const CudaVector&>(*vector).data();
 }
 
+/// The layout that a decode kernel reads.
+CacheLayout LayoutFor(DecodeKernel kernel) {
+  return kernel == DecodeKernel::kSplit ? CacheLayout::kTiled : CacheLayout::kPlain;
+}
+
 const CudaWeight& AsCuda(const LinearWeight& weight) {
   return static_cast<const CudaWeight&>(weight);
 }
@@ -249,8 +254,8 @@ size_t CudaOps::TuneBytes() const {
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(decode_kernel_, page_size));
-  DECANT_ASSIGN_OR_RETURN(
-      cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers, pages, page_size));
+  DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
+                                                      pages, page_size, LayoutFor(decode_kernel_)));
   const int32_t pages_per_row = std::min(pages, CeilDiv(max_model_len_, page_size));
   if (decode_kernel_ == DecodeKernel::kFlash) {
     DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
@@ -281,6 +286,9 @@ Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const 
 
 Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
+  if (LayoutFor(kernel) != LayoutFor(decode_kernel_)) {
+    DECANT_RETURN_IF_ERROR(cache_.PrepareConversion());
+  }
   decode_kernel_ = kernel;
   return PlanFlash();
 }
@@ -396,6 +404,8 @@ void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tens
 }
 
 void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) {
+  // Only where a gate has exchanged the kernel after the start is there something to convert.
+  if (status_.ok()) Note(cache_.Convert(layer, LayoutFor(decode_kernel_), stream_));
   const CachePages pages = cache_.Layer(layer);
   Enqueue("prompt attention", [&] {
     LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
