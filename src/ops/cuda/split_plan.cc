@@ -12,11 +12,9 @@ constexpr int32_t kMostHeadTiles = 2;
 constexpr int32_t kMostBlocks = 2;  ///< that a multiprocessor has registers for
 constexpr int32_t kLeastStages = 2;
 
-int64_t CeilDiv64(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-
 /// Cuts of all rows for one KV head at most.
 int64_t MostCuts(const SplitLimits& limits) {
-  const int64_t of_row = CeilDiv64(limits.max_context, kSplitTokens);
+  const int64_t of_row = CeilDiv(limits.max_context, kSplitTokens);
   return std::min(limits.max_rows * of_row, limits.max_positions / kSplitTokens + limits.max_rows);
 }
 
@@ -68,7 +66,7 @@ SplitWorkspace LayOutSplitWorkspace(const AttentionShape& shape, const SplitLimi
   SplitWorkspace workspace;
   const auto take = [&](int64_t bytes) {
     const int64_t begin = workspace.bytes;
-    workspace.bytes += CeilDiv64(bytes, kAlignment) * kAlignment;
+    workspace.bytes += RoundUp(bytes, kAlignment);
     return begin;
   };
   const int64_t cuts = MostCuts(limits) * shape.kv_heads;
