@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/cuda/cache_layout.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/prompt_attention.h"
@@ -47,7 +48,8 @@ __device__ void CopyTile(const T* base, const CachePages& cache, const int32_t* 
     const T* source = base;
     if (valid) {
       source += table[position / cache.page_size] * cache.page_stride +
-                static_cast<int64_t>(position % cache.page_size) * kHeadDim + piece * 8;
+                BlockElement(cache.layout, cache.page_size, kHeadDim, position % cache.page_size,
+                             piece * 8);
     }
     CopyAsync16(shared + TileOffset<kHeadDim>(row, piece), source, valid);
   }

@@ -31,14 +31,23 @@ struct StepArrays {
   const int32_t* prompt_tiles_at = nullptr;
 };
 
-/// One layer's K and V in device memory. Element (page, kv head, slot, dim) of K lies at
-/// page * page_stride + kv_head * head_stride + slot * head_dim + dim; V at the same place of `v`.
+/// How the K (or V) of one page and KV head lies in memory.
+enum class CacheLayout {
+  kPlain,  ///< [slots, head_dim], for the decode kernels `rows` and `flash`
+  kTiled,  ///< as tensor cores read it from shared memory, for `split`: cache_layout.h
+};
+
+/// One layer's K and V in device memory. The K of (page, kv head) is a block of
+/// page_size * head_dim elements from page * page_stride + kv_head * head_stride on, in which
+/// cache_layout.h says where an element is; V's block is at the same place of `v`. Tiled, V's block
+/// follows K's, then the next head's.
 struct CachePages {
   void* k = nullptr;
   void* v = nullptr;
   int64_t page_stride = 0;  ///< elements
   int64_t head_stride = 0;  ///< elements
   int32_t page_size = 0;    ///< slots
+  CacheLayout layout = CacheLayout::kPlain;
 };
 
 /// What the attention kernels need of the model.
