@@ -17,7 +17,7 @@ OpsFactory MakeOpsFactory(const Device& device, ComputeType compute_type, int32_
     return MakeOps({.device = device,
                     .compute_type = compute_type,
                     .shape = spec.shape,
-                    .decode_kernel = DecodeKernel::kRows,
+                    .decode_kernel = spec.decode_kernel,
                     .threads = threads > 0 ? threads : std::max(1, processors),
                     .max_tokens = spec.max_tokens,
                     .max_rows = spec.max_rows,
