@@ -64,6 +64,12 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "tokens; bf16: without them. Same output")
       ->capture_default_str()
       ->type_name("COPIES");
+  app.add_option("--graphs", flags.graphs,
+                 "On CUDA with the decode kernel split: on launches a step's layers as one graph, "
+                 "off kernel by kernel. Same output")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("SWITCH");
   app.add_option("--pool-gib", flags.pool_gib,
                  "Memory for the KV cache at most, in GiB (default: 2 on the CPU, on a GPU what "
                  "--gpu-memory-utilization leaves)")
@@ -110,6 +116,7 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
                             FindDecodeKernel(*flags.decode_kernel, options.device));
   }
   DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
+  options.graphs = flags.graphs == "on";
   options.page_size = flags.page_size.value_or(preset.page_size);
   options.pool_gib = flags.pool_gib;
   options.gpu_memory_utilization = flags.gpu_memory_utilization;

@@ -118,7 +118,8 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                    .max_tokens = options.chunk_tokens + options.max_batch,
                    .max_rows = options.max_batch,
                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock),
-                   .max_model_len = model->max_model_len_},
+                   .max_model_len = model->max_model_len_,
+                   .graphs = options.graphs},
                   options.wrap_ops));
   Ops& ops = model->backend_->ops();
   const auto packing = std::chrono::steady_clock::now();

@@ -32,6 +32,7 @@ struct EngineOptions {
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   WeightCopies weight_copies = WeightCopies::kKeep;
+  bool graphs = true;      ///< On CUDA: whether steps may be launched as graphs.
   int32_t page_size = 64;  ///< slots
   /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what
   /// gpu_memory_utilization leaves on a GPU.

@@ -158,7 +158,7 @@ void CudaOps::Note(const Status& status) const {
 
 template <typename Launch>
 void CudaOps::Enqueue(std::string_view what, Launch&& launch) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || graphs_.replays()) return;
   launch();
   Note(CudaStatus(cudaGetLastError(), what));
 }
@@ -258,6 +258,7 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
                                                       pages, page_size, LayoutFor(decode_kernel_)));
   split_.reset();  // of another cache's pages
+  graphs_.Clear();
   DECANT_RETURN_IF_ERROR(PrepareDecode(decode_kernel_));
   DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
                                                             .rows = max_rows_,
@@ -303,6 +304,7 @@ Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
   DECANT_RETURN_IF_ERROR(PrepareDecode(kernel));
   decode_kernel_ = kernel;
+  graphs_.Clear();
   return PlanDecode();
 }
 
@@ -387,14 +389,25 @@ void CudaOps::BeginStep(const StepBatch& batch) {
     step_.tokens = batch.tokens();  // views keep their shapes
     return;
   }
-  Expected<StepArrays> step = step_upload_->Send(batch, stream_);
+  // A step that the one before never asked for logits of.
+  FinishLayers();
+  // FlashAttention chooses its splits by the stride, and prompt kernels' grids follow the prompts.
+  const bool graph =
+      use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
+      std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
+  Expected<StepArrays> step = step_upload_->Send(batch, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;
   }
   step_ = *step;
   Note(PlanDecode());
+  if (graph && status_.ok()) {
+    Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
+  }
 }
+
+void CudaOps::FinishLayers() { Note(graphs_.Finish(stream_)); }
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   const auto& table = static_cast<const CudaWeight&>(embedding);
@@ -414,7 +427,8 @@ void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
 
 void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
                        LinearOutput kind, void* output) {
-  if (status_.ok()) Note(linear_->Run(AsCuda(weight), input, tokens, kind, output));
+  if (!status_.ok() || graphs_.replays()) return;
+  Note(linear_->Run(AsCuda(weight), input, tokens, kind, output));
 }
 
 void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
@@ -462,7 +476,7 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
     return;
   }
   if (decode_kernel_ == DecodeKernel::kSplit) {
-    if (status_.ok()) {
+    if (status_.ok() && !graphs_.replays()) {
       Note(split_->Run(pages, queries.data, attended.data, stream_.get(), KernelOverlap::kAllowed));
     }
     return;
@@ -490,6 +504,7 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
                              TensorView residual, std::span<const int32_t> tokens) {
   DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
                tokens.size());
+  FinishLayers();
   samples_ += static_cast<double>(tokens.size());
   const TensorView logits{.data = logits_.data(),
                           .dtype = DType::kF32,

@@ -17,6 +17,7 @@
 #include "ops/cuda/linear.h"
 #include "ops/cuda/sampler.h"
 #include "ops/cuda/split_attention.h"
+#include "ops/cuda/step_graphs.h"
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
@@ -105,6 +106,10 @@ class CudaOps : public Ops {
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
   CudaSampler& sampler() { return *sampler_; }
+  /// From now on the layers of steps that allow it (docs/step.md) are recorded as graphs, and
+  /// launched as such from the second step of a kind on. Only where nothing but this object's calls
+  /// of a step stands between BeginStep and NormHead.
+  void UseGraphs(bool use) { use_graphs_ = use; }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
@@ -140,6 +145,8 @@ class CudaOps : public Ops {
   Status PlanDecode();
   Status PlanFlash();
   Status PlanSplit();
+  /// Launches the layers that were recorded or found as a graph, if they were.
+  void FinishLayers();
   /// normed_ = the norm of all tokens' residual.
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
@@ -175,6 +182,8 @@ class CudaOps : public Ops {
   DeviceBuffer last_tokens_;
   DeviceBuffer flash_workspace_;
 
+  bool use_graphs_ = false;
+  StepGraphs graphs_;
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
   std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.
