@@ -6,9 +6,12 @@
 
 namespace decant {
 
-/// 2^exponent of a whole number that is 0 or less, exactly; 0 below 2^-126.
+/// 2^exponent of a whole number that is 0 or less, exactly; 0 from 2^-127 on.
 __device__ inline float PowerOfTwo(float exponent) {
-  return __int_as_float((max(__float2int_rz(exponent), -127) + 127) << 23);
+  // Beside 1.5 * 2^23 a whole number lies in the lowest bits of the sum; 127 is the exponent's
+  // bias.
+  constexpr float kAlign = 12582912.0F + 127.0F;
+  return __int_as_float(__float_as_int(fmaxf(exponent, -127.0F) + kAlign) << 23);
 }
 
 __device__ inline float Exp2(float x) {
@@ -48,7 +51,18 @@ class SplitCompute {
   using Shared = SplitShared<T, kHeadDim, kHeadTiles>;
 
   __device__ SplitCompute(const SplitArgs& args, Shared& shared, int32_t warp)
-      : args_(args), shared_(shared), warp_(warp) {}
+      : args_(args), shared_(shared), warp_(warp) {
+#pragma unroll
+    for (int i = 0; i < kComputeWarps; ++i) {
+      const int32_t group = 16 * i >> args.together_log2;
+      token_offsets_[i] = group * args.group_bytes + (16 * i - group * args.together) * kTokenBytes;
+    }
+    own_offset_ = token_offsets_[0];
+#pragma unroll
+    for (int i = 1; i < kComputeWarps; ++i) {
+      if (i == warp) own_offset_ = token_offsets_[i];
+    }
+  }
 
   __device__ void Run() {
     for (;;) {
@@ -118,12 +132,6 @@ class SplitCompute {
     }
   }
 
-  /// Where the stage's 16 positions from 16 i on begin, in bytes after those of K (or V).
-  __device__ uint32_t TokenOffset(int32_t i) const {
-    const int32_t group = 16 * i / args_.together;
-    return group * args_.group_bytes + (16 * i - group * args_.together) * kTokenBytes;
-  }
-
   /// Adds a stage, of which `tokens` positions count (64 if there are more).
   __device__ void TakeStage(int32_t tokens) {
     WaitAtBarrier(SharedAddress(&shared_.stage_full[stage_.index]), stage_.parity);
@@ -157,8 +165,7 @@ class SplitCompute {
     }
     if (tokens > 0) {
       const int32_t row = lane_ % 16;
-      const uint32_t at =
-          keys + TokenOffset(warp_) + row * kTokenBytes + ((lane_ / 16 ^ lane_ % 8) << 4);
+      const uint32_t at = keys + own_offset_ + row * kTokenBytes + ((lane_ / 16 ^ lane_ % 8) << 4);
 #pragma unroll
       for (int k = 0; k < kDimSteps; ++k) {
         uint32_t a[4];
@@ -191,8 +198,8 @@ class SplitCompute {
 #pragma unroll
       for (int m = 0; m < kWarpTiles; ++m) {
         const int32_t tile = warp_ * kWarpTiles + m;
-        LoadMatricesTransposed(values[m][i],
-                               ((at + TokenOffset(i)) ^ (tile % 4 << 5)) + tile / 4 * half_bytes);
+        LoadMatricesTransposed(
+            values[m][i], ((at + token_offsets_[i]) ^ (tile % 4 << 5)) + tile / 4 * half_bytes);
       }
       if (tokens >= i * 16 + 16) continue;
       const int32_t left = tokens - i * 16 - lane_ % 4 * 2;
@@ -303,6 +310,9 @@ class SplitCompute {
   Shared& shared_;
   const int32_t warp_;
   const int32_t lane_ = threadIdx.x % 32;
+  /// Where the stage's 16 positions from 16 i on begin, in bytes after those of K (or V).
+  uint32_t token_offsets_[kComputeWarps];
+  uint32_t own_offset_;  ///< the warp's
   uint32_t queries_[kHeadTiles][kDimSteps / 2][4];
   HeadSums sums_[kHeadTiles];
   int turn_ = 0;

@@ -1,5 +1,6 @@
 // Roles of a block's warps: one brings K, V and queries to shared memory, four compute, and three
 // merge partials of all blocks. See docs/kernels.md.
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -29,17 +30,20 @@ __global__ void __launch_bounds__(kSplitThreads, kLeastBlocks)
   if (warp == 0) {
     producer.Begin();
     InitSplitBarriers(shared, args.stages);
-  }
-  __syncthreads();
-  if (warp == 0) {
+    // It has set the barriers up itself: it need not wait for the warps that do.
+    asm volatile("bar.arrive 2, %0;" ::"n"(kSplitThreads) : "memory");
     producer.Run();
-  } else if (warp <= kComputeWarps) {
+    return;
+  }
+  asm volatile("bar.sync 2, %0;" ::"n"(kSplitThreads) : "memory");
+  int32_t rank = warp - 1 - kComputeWarps;
+  if (warp <= kComputeWarps) {
     SplitCompute<T, kHeadDim, kHeadTiles>(args, shared, warp - 1).Run();
-    MergePartials<T, kHeadDim, kHeadTiles>(args, kMergeWarps + warp - 1);
+    rank = kMergeWarps + warp - 1;
   } else {
     WaitForEarlierKernels();
-    MergePartials<T, kHeadDim, kHeadTiles>(args, warp - 1 - kComputeWarps);
   }
+  MergePartials<T, kHeadDim, kHeadTiles>(args, rank);
 }
 
 /// Calls body with the kernel for a type, head_dim and group.
@@ -88,7 +92,6 @@ Status PrepareSplitAttention(CudaType type, const AttentionShape& shape,
 void LaunchSplitAttention(CudaType type, const AttentionShape& shape, const SplitBlocks& blocks,
                           const SplitLaunch& launch, cudaStream_t stream) {
   const int32_t together = TiledSlots(launch.cache.page_size);
-  const int32_t group_bytes = together * shape.head_dim * 2;
   const SplitArgs args{
       .queries = static_cast<const std::byte*>(launch.queries),
       .attended = launch.attended,
@@ -100,7 +103,9 @@ void LaunchSplitAttention(CudaType type, const AttentionShape& shape, const Spli
       .group = shape.group(),
       .stages = blocks.stages,
       .together = together,
-      .group_bytes = group_bytes};
+      .together_log2 = std::countr_zero(static_cast<uint32_t>(together)),
+      .group_bytes = together * shape.head_dim * 2,
+      .item_words = SplitItemWords(together)};
   WithKernel(type, shape, [&](auto kernel) {
     if (launch.overlapped) {
       LaunchOverlapped(kernel, blocks.grid, kSplitThreads, blocks.shared_bytes, stream, args);

@@ -31,9 +31,9 @@ class SplitProducer {
   __device__ void Run() {
     items_ = __shfl_sync(kAllLanes, word_, kCountLane);
     while (item_ < items_) CopyItem();
-    if (!waited_) WaitForQueries();
     TakeQuerySlot();
-    SignalTask({.row_head = 0, .tokens = 0, .partial = 0, .unused = 0});
+    GiveTask({.row_head = 0, .tokens = 0, .partial = 0, .unused = 0});
+    CopyQueries(true);
   }
 
  private:
@@ -45,7 +45,7 @@ class SplitProducer {
 
   /// Lane i's word of an item.
   __device__ int32_t LoadWord(int32_t item) const {
-    const int32_t words = SplitItemWords(args_.together);
+    const int32_t words = args_.item_words;
     return lane_ < words ? __ldcg(args_.work.items + static_cast<int64_t>(item) * words + lane_)
                          : 0;
   }
@@ -58,17 +58,18 @@ class SplitProducer {
                          .tokens = tokens,
                          .partial = __shfl_sync(kAllLanes, word, kItemPartial),
                          .unused = 0};
-    if (!waited_ && tasks_ == kQuerySlots) WaitForQueries();
     TakeQuerySlot();
-    SignalTask(task);
+    GiveTask(task);
 
     const int32_t stages = (tokens + kSplitStageTokens - 1) / kSplitStageTokens;
     int32_t claimed = 0;
+#pragma unroll 1
     for (int32_t s = 0; s < stages; ++s) {
       // As late as still hides the claim's latency behind this item's copies.
       if (s == max(stages - 3, 0)) claimed = Claim();
+      // Nothing that is under way gets done before there are queries for it.
       const bool fresh = newest && s == stages - 1;
-      if (!waited_ && (filled_ == args_.stages || fresh)) WaitForQueries();
+      CopyQueries(fresh || tasks_ == kQuerySlots || filled_ == args_.stages);
       WaitAtBarrier(SharedAddress(&shared_.stage_empty[stage_.index]), stage_.parity ^ 1);
       CopyStage(word, s, min(tokens - s * kSplitStageTokens, kSplitStageTokens));
       stage_.Advance(args_.stages);
@@ -88,58 +89,53 @@ class SplitProducer {
     return static_cast<int32_t>(gridDim.x + atomicInc(args_.claim, items_ - 1));
   }
 
-  /// Waits until queries and the newest K and V are there, and brings the queries that are due.
-  __device__ void WaitForQueries() {
-    WaitForEarlierKernels();
-    waited_ = true;
-    for (int32_t slot = 0; slot < tasks_; ++slot) CopyQueries(slot, shared_.tasks[slot].row_head);
-  }
-
   __device__ void TakeQuerySlot() {
     WaitAtBarrier(SharedAddress(&shared_.query_empty[query_.index]), query_.parity ^ 1);
   }
 
   /// Hands a task to the computing warps; they see it once its queries have come.
-  __device__ void SignalTask(const SplitTask& task) {
-    const uint32_t full = SharedAddress(&shared_.query_full[query_.index]);
-    if (lane_ == 0) {
-      shared_.tasks[query_.index] = task;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-      ExpectBytes(full, task.tokens > 0 ? args_.group * kQueryBytes : 0);
-#else
-      ArriveAtBarrier(full);
-#endif
-    }
+  __device__ void GiveTask(const SplitTask& task) {
+    if (lane_ == 0) shared_.tasks[query_.index] = task;
     __syncwarp();
-    if (task.tokens == 0) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-      ArriveWhenCopied(full);
-#endif
-      return;
-    }
-    if (waited_) CopyQueries(query_.index, task.row_head);
     query_.Advance(kQuerySlots);
     ++tasks_;
   }
 
-  __device__ void CopyQueries(int32_t slot, int32_t row_head) {
-    const uint32_t full = SharedAddress(&shared_.query_full[slot]);
-    const std::byte* source =
-        args_.queries + static_cast<int64_t>(row_head) * args_.group * kQueryBytes;
+  /// Brings the queries of all tasks that were given and lack them. They may not be there yet:
+  /// waits for the kernels before this one if it `must`, and else leaves it to a later call.
+  __device__ void CopyQueries(bool must) {
+    if (!waited_) {
+      if (!must) return;
+      WaitForEarlierKernels();
+      waited_ = true;
+    }
+#pragma unroll 1
+    for (; due_ < tasks_; ++due_) {
+      const int32_t slot = due_ % kQuerySlots;
+      const uint32_t full = SharedAddress(&shared_.query_full[slot]);
+      const SplitTask task = shared_.tasks[slot];
+      const int32_t heads = task.tokens > 0 ? args_.group : 0;
+      const std::byte* source =
+          args_.queries + static_cast<int64_t>(task.row_head) * args_.group * kQueryBytes;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (lane_ < args_.group) {
-      CopyBulk(SharedAddress(&shared_.queries[slot][lane_][0]), source + lane_ * kQueryBytes,
-               kQueryBytes, full);
-    }
-    __syncwarp();
+      if (lane_ == 0) {
+        ExpectBytes(full, heads * kQueryBytes);
+#pragma unroll 1
+        for (int32_t head = 0; head < heads; ++head) {
+          CopyBulk(SharedAddress(&shared_.queries[slot][head][0]), source + head * kQueryBytes,
+                   kQueryBytes, full);
+        }
+      }
 #else
-    constexpr int kPieces = kQueryBytes / 16;
-    for (int32_t i = lane_; i < args_.group * kPieces; i += 32) {
-      CopyAsync16(SharedAddress(&shared_.queries[slot][i / kPieces][i % kPieces * 8]),
-                  source + i * 16, true);
-    }
-    ArriveWhenCopied(full);
+      constexpr int kPieces = kQueryBytes / 16;
+      for (int32_t i = lane_; i < heads * kPieces; i += 32) {
+        CopyAsync16(SharedAddress(&shared_.queries[slot][i / kPieces][i % kPieces * 8]),
+                    source + i * 16, true);
+      }
+      if (lane_ == 0) ArriveAtBarrier(full);
+      ArriveWhenCopied(full);
 #endif
+    }
   }
 
   /// Brings positions [64 s, 64 s + tokens) of an item to the stage that is due: V after K, each in
@@ -147,26 +143,26 @@ class SplitProducer {
   __device__ void CopyStage(int32_t word, int32_t s, int32_t tokens) {
     const uint32_t full = SharedAddress(&shared_.stage_full[stage_.index]);
     const uint32_t target = shared_.Stage(stage_.index);
-    const int32_t groups = kSplitStageTokens / args_.together;
+    const int32_t groups = kSplitStageTokens >> args_.together_log2;
     const int32_t half_bytes = args_.together * kTokenBytes;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    // A lane copies half of the dims of a group's K or V; of a whole group, all of them.
-    const int32_t half = lane_ % kHalves;
-    const int32_t is_value = lane_ / kHalves % 2;
-    const int32_t group = lane_ / kHalves / 2;
-    const int32_t place =
-        __shfl_sync(kAllLanes, word, (kSplitItemHeader + s * groups + group) % 32);
-    const int32_t here = min(tokens - group * args_.together, args_.together);
-    int32_t bytes = here * kTokenBytes;
-    if (here == args_.together) bytes = half == 0 ? args_.group_bytes : 0;
     if (lane_ == 0) ExpectBytes(full, tokens * kHeadDim * 2 * 2);
-    __syncwarp();
-    if (group < groups && bytes > 0) {
-      CopyBulkWith(policy_,
-                   target + is_value * kValueBytes + group * args_.group_bytes + half * half_bytes,
-                   args_.cache + static_cast<int64_t>(place) * args_.group_bytes +
-                       is_value * args_.value_offset + half * half_bytes,
-                   bytes, full);
+#pragma unroll 1
+    for (int32_t group = 0; group * args_.together < tokens; ++group) {
+      const int32_t place = __shfl_sync(kAllLanes, word, kSplitItemHeader + s * groups + group);
+      const std::byte* keys = args_.cache + static_cast<int64_t>(place) * args_.group_bytes;
+      const int32_t here = min(tokens - group * args_.together, args_.together);
+      // A whole group is one copy; of another, halves of the dims lie apart.
+      const bool whole = here == args_.together;
+      const int32_t bytes = whole ? args_.group_bytes : here * kTokenBytes;
+      if (lane_ == 0) {
+#pragma unroll 1
+        for (int32_t at = 0; at < args_.group_bytes; at += whole ? args_.group_bytes : half_bytes) {
+          const uint32_t to = target + group * args_.group_bytes + at;
+          CopyBulkWith(policy_, to, keys + at, bytes, full);
+          CopyBulkWith(policy_, to + kValueBytes, keys + args_.value_offset + at, bytes, full);
+        }
+      }
     }
     __syncwarp();
 #else
@@ -174,12 +170,13 @@ class SplitProducer {
       const int32_t place = __shfl_sync(kAllLanes, word, kSplitItemHeader + s * groups + group);
       const int32_t here = min(tokens - group * args_.together, args_.together);
       const std::byte* keys = args_.cache + static_cast<int64_t>(place) * args_.group_bytes;
-      for (int32_t i = lane_; i < 2 * kHalves * here * 8; i += 32) {
-        const int32_t part = i / 8 / here;  // is_value, half
-        const int32_t at = part % kHalves * half_bytes + i / 8 % here * kTokenBytes + i % 8 * 16;
+      for (int32_t part = 0; part < 2 * kHalves; ++part) {
         const int32_t is_value = part / kHalves;
-        CopyAsync16(target + is_value * kValueBytes + group * args_.group_bytes + at,
-                    keys + is_value * args_.value_offset + at, true);
+        const int32_t first = part % kHalves * half_bytes;
+        for (int32_t at = first + lane_ * 16; at < first + here * kTokenBytes; at += 32 * 16) {
+          CopyAsync16(target + is_value * kValueBytes + group * args_.group_bytes + at,
+                      keys + is_value * args_.value_offset + at, true);
+        }
       }
     }
     ArriveWhenCopied(full);
@@ -194,7 +191,8 @@ class SplitProducer {
   int32_t item_ = 0;
   int32_t word_ = 0;     ///< of the item
   bool waited_ = false;  ///< for the kernels before this one
-  int32_t tasks_ = 0;    ///< handed out so far
+  int32_t tasks_ = 0;    ///< given so far
+  int32_t due_ = 0;      ///< tasks whose queries are under way
   int32_t filled_ = 0;   ///< stages so far
   RingPlace stage_;
   RingPlace query_;

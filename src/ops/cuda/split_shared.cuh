@@ -31,8 +31,10 @@ struct SplitArgs {
   float scale_log2;      ///< log2(e) / sqrt(head_dim): powers of two are what is computed
   int32_t group;         ///< query heads a KV head
   int32_t stages;
-  int32_t together;     ///< slots of a group (TiledSlots)
+  int32_t together;  ///< slots of a group (TiledSlots), a power of two
+  int32_t together_log2;
   int32_t group_bytes;  ///< together * head_dim elements
+  int32_t item_words;
 };
 
 /// An item as the computing warps see it.
