@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ops/cuda/cache_layout.h"
+#include "ops/cuda/ranged_prompt.h"
+#include "ops/cuda/ranged_prompt_consumer.cuh"
+#include "ops/cuda/ranged_prompt_merge.cuh"
+#include "ops/cuda/ranged_prompt_producer.cuh"
+
+namespace decant {
+namespace ranged_prompt {
+namespace {
+
+constexpr int kProducerRegisters = 40;
+constexpr int kConsumerRegisters = 232;
+
+template <typename T, int kHeadDim>
+__global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte shared[];
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (threadIdx.x == 0) {
+    Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
+  }
+  __syncthreads();
+  cudaTriggerProgrammaticLaunchCompletion();
+  if (warp < kPartThreads / 32) {
+    GiveRegistersBack<kProducerRegisters>();
+    if (warp == 0) Producer<kHeadDim>(args, shared).Run();
+    if (warp == 1) Producer<kHeadDim>::TellTag(args, shared);
+    return;
+  }
+  TakeRegisters<kConsumerRegisters>();
+  Merge<T, kHeadDim> merge(args, shared, warp - kPartThreads / 32);
+  merge.Prefetch();
+  Consumer<T, kHeadDim> consumer(args, shared);
+  consumer.Run();
+  if (args.merge_count == 0) return;
+  SyncNamed(kMergeBarrier, kConsumerThreads);  // both parts are done with the ring
+  merge.Run(consumer.Tag());
+#endif
+}
+
+/// Calls body with the kernel of a type and head_dim, and the shared memory it takes.
+template <typename Body>
+auto WithKernel(CudaType type, int32_t head_dim, Body&& body) {
+  if (type == CudaType::kF16) {
+    return head_dim == 64 ? body(Kernel<__half, 64>, Places<64>::kBytes)
+                          : body(Kernel<__half, 128>, Places<128>::kBytes);
+  }
+  return head_dim == 64 ? body(Kernel<__nv_bfloat16, 64>, Places<64>::kBytes)
+                        : body(Kernel<__nv_bfloat16, 128>, Places<128>::kBytes);
+}
+
+}  // namespace
+}  // namespace ranged_prompt
+
+Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimits& limits,
+                                            int device) {
+  const AttentionShape& shape = limits.shape;
+  if (shape.head_dim != 64 && shape.head_dim != 128) {
+    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128",
+                 shape.head_dim);
+  }
+  int major = 0;
+  int minor = 0;
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                 "asking a device"));
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                 "asking a device"));
+  if (major != 9 || minor != 0) {
+    return Error(StatusCode::kUnimplemented,
+                 "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
+                 major, minor);
+  }
+  RangedPrompt prompt(type, limits);
+  // Blocks wait for the sums of others, which must therefore all be resident: one block a
+  // multiprocessor, and no more blocks than that.
+  int blocks = 0;
+  DECANT_RETURN_IF_ERROR(CudaStatus(
+      ranged_prompt::WithKernel(type, shape.head_dim,
+                                [&](auto kernel, int bytes) {
+                                  const cudaError_t error = cudaFuncSetAttribute(
+                                      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+                                  if (error != cudaSuccess) return error;
+                                  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                                      &blocks, kernel, ranged_prompt::kThreads, bytes);
+                                }),
+      "preparing the ranged prompt kernel"));
+  if (blocks < 1) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "no block of the ranged prompt kernel fits on a multiprocessor");
+  }
+  const PromptPlanCounts most = prompt.planner_.most();
+  const size_t sums = static_cast<size_t>(most.slots) * shape.head_dim * kPromptPartRows * 4;
+  const size_t scales = static_cast<size_t>(most.slots) * kPromptPartRows * 8;
+  DECANT_ASSIGN_OR_RETURN(prompt.sums_, DeviceBuffer::Allocate(sums, "prompt attention"));
+  DECANT_ASSIGN_OR_RETURN(prompt.scales_, DeviceBuffer::Allocate(scales, "prompt attention"));
+  DECANT_ASSIGN_OR_RETURN(prompt.claims_,
+                          DeviceBuffer::Allocate(sizeof(unsigned long long), "prompt attention"));
+  return Expected<RangedPrompt>(std::move(prompt));
+}
+
+Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
+  const auto clear = [&](const DeviceBuffer& buffer, int value, size_t bytes) {
+    return CudaStatus(cudaMemsetAsync(buffer.data(), value, bytes, stream),
+                      "clearing prompt attention's workspace");
+  };
+  const auto parts = static_cast<size_t>(slots) * kPromptPartRows;
+  DECANT_RETURN_IF_ERROR(clear(claims_, 0, claims_.size()));
+  if (slots == 0) return {};
+  // The first launch's tag is 0.
+  DECANT_RETURN_IF_ERROR(clear(sums_, 0xff, parts * planner_.shape().head_dim * 4));
+  return clear(scales_, 0xff, parts * 8);
+}
+
+Status RangedPrompt::Launch(const RangedPromptStep& step, const CachePages& cache,
+                            const void* queries, void* attended, cudaStream_t stream) const {
+  if (step.counts.items == 0) return {};
+  const AttentionShape& shape = planner_.shape();
+  constexpr int64_t kElementBytes = 2;
+  const ranged_prompt::Args args{
+      .queries = queries,
+      .attended = attended,
+      .cache = static_cast<const std::byte*>(cache.k),
+      .page_bytes = cache.page_stride * kElementBytes,
+      .head_bytes = cache.head_stride * kElementBytes,
+      .values_bytes =
+          (static_cast<const std::byte*>(cache.v) - static_cast<const std::byte*>(cache.k)),
+      .tiled_slots = TiledSlots(cache.page_size),
+      .by_page = Divider(cache.page_size / 16),
+      .by_group = Divider(shape.group()),
+      .heads = shape.heads,
+      .group = shape.group(),
+      .scale_log2 = 1.4426950408889634F / std::sqrt(static_cast<float>(shape.head_dim)),
+      .block_tables = step.block_tables,
+      .items = step.items,
+      .merges = step.merges,
+      .item_count = step.counts.items,
+      .merge_count = step.counts.merges,
+      .claims = claims_.As<unsigned long long>(),
+      .sums = sums_.As<float4>(),
+      .scales = scales_.As<float4>()};
+  const dim3 grid(std::min(step.counts.items, planner_.multiprocessors()));
+  ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
+    LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);
+  });
+  return CudaStatus(cudaGetLastError(), "prompt attention");
+}
+
+}  // namespace decant

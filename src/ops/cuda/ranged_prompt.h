@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/prompt_plan.h"
+#include "ops/cuda/step_arrays.h"
+
+namespace decant {
+
+/// A step's plan in device memory.
+struct RangedPromptStep {
+  PromptPlanCounts counts;
+  const PromptItem* items = nullptr;      ///< [counts.items]
+  const PromptMerge* merges = nullptr;    ///< [counts.merges]
+  const int32_t* block_tables = nullptr;  ///< what the items' `table` is counted from
+};
+
+/// The prompt kernel for compute capability 9.0 and the tiled cache layout: causal attention of all
+/// of a step's prompt chunks in one launch, each query against all earlier positions of its request
+/// and its own.
+///
+/// The bits of a query's result depend on its position and its history only: keys are cut into
+/// ranges at positions that PromptRangeKeys says, each range is summed by itself, and ranges are
+/// merged in order. Long histories are shared by several blocks. fp16 and bf16; head_dim 64 or 128;
+/// any number of KV heads and of query heads to each; any page size that is a multiple of 16.
+/// Nothing past a row's context is read.
+class RangedPrompt {
+ public:
+  /// Allocates the workspace. Errors: unimplemented on other devices and for other shapes; failed
+  /// precondition where the device cannot hold the blocks that wait for one another; no memory.
+  static Expected<RangedPrompt> Create(CudaType type, const PromptPlanLimits& limits, int device);
+
+  PromptPlanner& planner() { return planner_; }
+  size_t workspace_bytes() const { return sums_.size() + scales_.size() + claims_.size(); }
+
+  /// Queues what a new plan needs before its first launch: `slots` as it says. Between this and
+  /// the first launch there must be an operation that is no overlapped launch, or this one is it
+  /// (it is an ordinary one): the kernel reads histories and its plan before it waits for the
+  /// kernel before it.
+  Status Reset(int32_t slots, cudaStream_t stream);
+
+  /// One layer. queries, attended: [tokens, heads * head_dim]. The same plan can be launched any
+  /// number of times, one after another.
+  Status Launch(const RangedPromptStep& step, const CachePages& cache, const void* queries,
+                void* attended, cudaStream_t stream) const;
+
+ private:
+  RangedPrompt(CudaType type, const PromptPlanLimits& limits) : type_(type), planner_(limits) {}
+
+  CudaType type_;
+  PromptPlanner planner_;
+  DeviceBuffer sums_;
+  DeviceBuffer scales_;
+  DeviceBuffer claims_;
+};
+
+}  // namespace decant
