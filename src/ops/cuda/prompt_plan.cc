@@ -9,25 +9,18 @@
 namespace decant {
 namespace {
 
-// What things take, in units of 50 ns, measured on an H200 with heads of 128 dims. Only the
-// balance depends on them.
-constexpr int32_t kWideBlockCost = 31;    ///< 128 keys against two parts of rows
-constexpr int32_t kNarrowBlockCost = 19;  ///< 128 keys against one part
-constexpr int32_t kItemCost = 24;         ///< To start an item and to end it.
-constexpr int32_t kPartialCost = 8;       ///< To write and merge the sums of a range.
+// What things take, in units of 50 ns, about as measured on an H200 with heads of 128 dims. Only
+// the balance depends on them.
+constexpr int32_t kWideBlockCost = 32;        ///< 128 keys against two parts of rows
+constexpr int32_t kNarrowBlockCost = 16;      ///< against one part of rows
+constexpr int32_t kNarrowBlockCostOf64 = 24;  ///< the same where heads have 64 dims
+constexpr int32_t kItemCost = 24;             ///< To start an item and to end it.
+constexpr int32_t kPartialCost = 8;           ///< To write and merge the sums of a range.
 
 constexpr int32_t kMostCost = 4096;  ///< Longer items are sorted as if they took this.
 
 /// Steps of more tokens have enough tiles of two parts for every multiprocessor.
 constexpr int32_t kMostNarrowTokens = 1024;
-
-int32_t BlockCost(int32_t rows) {
-  return rows > kPromptPartRows ? kWideBlockCost : kNarrowBlockCost;
-}
-
-int32_t Cost(int32_t keys, int32_t rows) {
-  return CeilDiv(keys, kPromptKeys) * BlockCost(rows) + kItemCost;
-}
 
 /// A heap of loads, the least on top: what is on top has grown.
 void SiftDown(std::vector<int32_t>& loads) {
@@ -52,6 +45,12 @@ int32_t PromptRangeKeys(int32_t position) {
   return RoundUp(bucket_end * 3 / 8, kPromptKeys);
 }
 
+int32_t PromptPlanner::Cost(int32_t keys, int32_t rows) const {
+  const int32_t narrow = limits_.shape.head_dim == 64 ? kNarrowBlockCostOf64 : kNarrowBlockCost;
+  return CeilDiv(keys, kPromptKeys) * (rows > kPromptPartRows ? kWideBlockCost : narrow) +
+         kItemCost;
+}
+
 PromptPlanner::PromptPlanner(const PromptPlanLimits& limits) : limits_(limits) {
   const int32_t group = limits.shape.group();
   const int32_t buckets = limits.max_tokens / kPromptBucket + 2 * limits.max_rows;
@@ -72,11 +71,11 @@ PromptPlanner::PromptPlanner(const PromptPlanLimits& limits) : limits_(limits) {
   starts_.reserve(kMostCost + 1);
 }
 
-void PromptPlanner::MakeTiles(std::span<const BatchRow> rows, int32_t tile_rows) {
+void PromptPlanner::MakeTiles(int32_t tile_rows) {
   const int32_t group = limits_.shape.group();
   tiles_.clear();
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const BatchRow& row = rows[r];
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    const BatchRow& row = rows_[r];
     if (row.query_len == 1) continue;
     const int32_t first_position = row.context_len - row.query_len;
     for (int32_t token = 0; token < row.query_len;) {
@@ -97,28 +96,32 @@ void PromptPlanner::MakeTiles(std::span<const BatchRow> rows, int32_t tile_rows)
   }
 }
 
-/// Of the tiles, each cut where it can be: an even load, or the longest range.
-int64_t PromptPlanner::PredictTime() const {
-  int64_t sum = 0;
-  int32_t longest = 0;
-  for (const Tile& tile : tiles_) {
-    sum += tile.cost;
-    longest = std::max(longest, Cost(std::min(tile.range, tile.key_end), tile.rows));
+/// When the last multiprocessor would be done with pieces_, each taking the next one once it is
+/// done with its last.
+int32_t PromptPlanner::PredictTime() {
+  loads_.assign(limits_.multiprocessors, 0);
+  int32_t last = 0;
+  for (const Piece& piece : pieces_) {
+    loads_[0] += piece.cost;
+    last = std::max(last, loads_[0]);
+    SiftDown(loads_);
   }
-  sum *= limits_.shape.kv_heads;
-  return std::max<int64_t>(longest, sum / limits_.multiprocessors);
+  return last;
 }
 
-void PromptPlanner::ChooseTileRows(std::span<const BatchRow> rows,
-                                   const PromptPlanChoices& choices) {
-  if (choices.tile_rows != 0) return MakeTiles(rows, choices.tile_rows);
+void PromptPlanner::ChoosePieces(const PromptPlanChoices& choices) {
+  const auto choose = [&](int32_t tile_rows) {
+    MakeTiles(tile_rows);
+    CutTiles(choices.cut);
+  };
+  if (choices.tile_rows != 0) return choose(choices.tile_rows);
   int32_t tokens = 0;
-  for (const BatchRow& row : rows) tokens += row.query_len == 1 ? 0 : row.query_len;
-  if (tokens > kMostNarrowTokens) return MakeTiles(rows, 2 * kPromptPartRows);
-  MakeTiles(rows, kPromptPartRows);
-  const int64_t narrow = PredictTime();
-  MakeTiles(rows, 2 * kPromptPartRows);
-  if (narrow < PredictTime()) MakeTiles(rows, kPromptPartRows);
+  for (const BatchRow& row : rows_) tokens += row.query_len == 1 ? 0 : row.query_len;
+  if (tokens > kMostNarrowTokens) return choose(2 * kPromptPartRows);
+  choose(2 * kPromptPartRows);
+  const int32_t wide = PredictTime();
+  choose(kPromptPartRows);
+  if (wide <= PredictTime()) choose(2 * kPromptPartRows);
 }
 
 void PromptPlanner::CutTile(int32_t number, int32_t kv_head) {
@@ -196,8 +199,7 @@ void PromptPlanner::SortByCost(std::vector<Piece>& pieces) {
 PromptPlanCounts PromptPlanner::Plan(std::span<const BatchRow> rows, int32_t table_stride,
                                      const PromptPlanChoices& choices) {
   rows_ = rows;
-  ChooseTileRows(rows, choices);
-  CutTiles(choices.cut);
+  ChoosePieces(choices);
   items_.clear();
   for (const Piece& piece : pieces_) {
     const Tile& tile = tiles_[piece.tile];

@@ -127,9 +127,10 @@ class PromptPlanner {
   };
   static constexpr int32_t kWhole = -1;
 
-  void MakeTiles(std::span<const BatchRow> rows, int32_t tile_rows);
-  int64_t PredictTime() const;
-  void ChooseTileRows(std::span<const BatchRow> rows, const PromptPlanChoices& choices);
+  int32_t Cost(int32_t keys, int32_t rows) const;
+  void MakeTiles(int32_t tile_rows);
+  int32_t PredictTime();
+  void ChoosePieces(const PromptPlanChoices& choices);
   void CutTiles(PromptPlanChoices::Cut cut);
   void CutTile(int32_t tile, int32_t kv_head);
   void SortByCost(std::vector<Piece>& pieces);

@@ -1,19 +1,21 @@
 #pragma once
 
-#include "ops/cuda/element.cuh"
-#include "ops/cuda/launch.cuh"
-#include "ops/cuda/ranged_prompt_parts.cuh"
+#include "ops/cuda/ranged_prompt_rows.cuh"
 
 namespace decant::ranged_prompt {
 
-/// Named barriers; 0 is __syncthreads.
-inline constexpr int kTurnBarrier = 1;     ///< + part: it is that part's turn at the matrix units
-inline constexpr int kQueriesBarrier = 3;  ///< + part: among the part's own threads
-inline constexpr int kMergeBarrier = 5;
-
-/// A consumer warpgroup: 64 rows of each tile. Scores of one block of keys are under way while the
-/// block before is multiplied with its values; two parts take turns, so that one has the matrix
-/// units while the other computes exponentials.
+/// A consumer warpgroup, one of the two parts of a block.
+///
+/// Tiles of more than 64 rows: 64 rows to each part. Scores of one block of keys are under way
+/// while the block before is multiplied with its values, and the parts take turns, so that one has
+/// the matrix units while the other computes exponentials.
+///
+/// Tiles of up to 64 rows, where heads have 128 dims: both parts together. Each scores half of a
+/// block's keys and sums half of the dims, with the weights of all keys, which they exchange
+/// through shared memory; scores of the next block are under way meanwhile. Where heads have 64
+/// dims, the first part does such tiles alone.
+///
+/// Either way each sum is made of the same products in the same order.
 template <typename T, int kHeadDim>
 class Consumer {
  public:
@@ -25,10 +27,7 @@ class Consumer {
         part_(static_cast<int>(threadIdx.x) / kPartThreads - 1),
         thread_(threadIdx.x % kPartThreads),
         lane_(threadIdx.x % 32),
-        row_(thread_ / 32 * 16 + lane_ / 4) {
-#pragma unroll
-    for (float& sum : sums_) sum = 0;
-  }
+        row_(thread_ / 32 * 16 + lane_ / 4) {}
 
   /// Sums this warpgroup's part of all of the block's items.
   __device__ void Run() {
@@ -36,7 +35,15 @@ class Consumer {
     WaitForEarlierKernels();
     FetchQueries(item);
     if (part_ == 1) ArriveNamed(kTurnBarrier, kConsumerThreads);
-    while (item.rows != 0) item = item.rows > part_ * kPartRows ? Sum(item) : Skip(item);
+    while (item.rows != 0) {
+      if (item.rows > kPartRows) {
+        item = SumOwnRows(item, true);
+      } else if constexpr (kTogether) {
+        item = SumTogether(item);
+      } else {
+        item = part_ == 0 ? SumOwnRows(item, false) : Skip(item);
+      }
+    }
   }
 
   /// The launch's tag; see Tagged.
@@ -48,15 +55,7 @@ class Consumer {
  private:
   using Place = Places<kHeadDim>;
   using Product = AttentionProduct<T>;
-
-  /// What a thread knows of its two rows, row_ and row_ + 8.
-  struct Rows {
-    RowScale scale[2];
-    __device__ void Clear() {
-      scale[0] = {-INFINITY, 0};
-      scale[1] = {-INFINITY, 0};
-    }
-  };
+  static constexpr bool kTogether = kHeadDim == 128;
 
   __device__ PromptItem NextItem() {
     const int place = items_.place();
@@ -72,6 +71,10 @@ class Consumer {
     return item;
   }
 
+  __device__ uint32_t QueriesAt(int part) const {
+    return shared_address_ + Place::kQueriesAt + part * Place::kQueryBytes;
+  }
+
   /// Begins the copy of this part's queries; zeros past the tile's last row.
   __device__ void FetchQueries(const PromptItem& item) {
     const int rows = item.rows - part_ * kPartRows;
@@ -83,7 +86,7 @@ class Consumer {
     for (int i = 0; i < kPartRows / kRowsAtOnce; ++i) {
       const int row = thread_ / kPieces + i * kRowsAtOnce;
       const int packed_row = item.first_row + part_ * kPartRows + min(row, rows - 1);
-      CopyAsync16(QueriesAt() + piece / 8 * (Place::kQueryBytes / Place::kHalves) + row * 128 +
+      CopyAsync16(QueriesAt(part_) + piece / 8 * (Place::kQueryBytes / Place::kHalves) + row * 128 +
                       (piece % 8 ^ row % 8) * 16,
                   static_cast<const T*>(args_.queries) +
                       HeadAt<kHeadDim>(args_, item.token_start, item.kv_head, packed_row) +
@@ -93,216 +96,35 @@ class Consumer {
     CommitCopies();
   }
 
-  __device__ void AwaitQueries() const {
-    WaitCopies<0>();
-    FenceSharedForProducts();
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);
+  /// What the rows of a tile see: keys up to last_key, and all of them those before first_hidden.
+  struct Visible {
+    int32_t last_key[2];
+    int32_t first_hidden;
+  };
+  __device__ Visible Sees(const PromptItem& item, int32_t first_row, int rows) const {
+    const auto position = [&](int32_t packed_row) {
+      return item.first_position + static_cast<int32_t>(args_.by_group.Quotient(packed_row));
+    };
+    return {.last_key = {position(first_row + min(row_, rows - 1)),
+                         position(first_row + min(row_ + 8, rows - 1))},
+            .first_hidden = position(first_row) + 1};
   }
 
   /// An item that has no rows for this part: lets the ring go by.
   __device__ PromptItem Skip(const PromptItem& item) {
     for (int32_t key = item.key_begin; key < item.key_end; key += kKeys, ++block_.count) {
-      const int stage = block_.place();
-      WaitBarrier(barriers_.KeysFull(stage), block_.parity());
-      if (lane_ == 0) ArriveAtBarrier(barriers_.KeysEmpty(stage));
-      WaitBarrier(barriers_.ValuesFull(stage), block_.parity());
-      if (lane_ == 0) ArriveAtBarrier(barriers_.ValuesEmpty(stage));
+      WaitBarrier(barriers_.KeysFull(block_.place()), block_.parity());
+      Free(barriers_.KeysEmpty(block_.place()));
+      WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+      Free(barriers_.ValuesEmpty(block_.place()));
     }
     const PromptItem next = NextItem();
     FetchQueries(next);
     return next;
   }
 
-  /// Sums an item, writes what comes of it, and returns the next item.
-  __device__ PromptItem Sum(const PromptItem& item) {
-    const bool turns = item.rows > kPartRows;
-    const int rows = item.rows - part_ * kPartRows;
-    const int first_row = item.first_row + part_ * kPartRows;
-    const int32_t first_key = item.first_position +  // that not all rows see
-                              static_cast<int32_t>(args_.by_group.Quotient(first_row)) + 1;
-    int32_t last_key[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      last_key[r] =
-          item.first_position +
-          static_cast<int32_t>(args_.by_group.Quotient(first_row + min(row_ + 8 * r, rows - 1)));
-    }
-    const bool whole = item.slot < 0;
-    Rows range;
-    Rows total;
-    range.Clear();
-    bool first_range = true;
-    int32_t range_end = item.key_begin + item.range;
-
-    AwaitQueries();
-    if (turns)
-      WaitKeysForTurn();
-    else
-      WaitKeys();
-    MultiplyKeys();
-    if (turns) PassTurn();
-    AwaitProducts<0>();
-    FreeKeys();
-    float factors[2];
-    Exponentials(item.key_begin, first_key, last_key, range, factors);
-    PackWeights();
-    int add = 0;
-    for (int32_t key = item.key_begin + kKeys; key < item.key_end; key += kKeys) {
-      const RingPlace values = block_;
-      ++block_.count;
-      if (turns)
-        WaitKeysForTurn();
-      else
-        WaitKeys();
-      MultiplyKeys();
-      WaitBarrier(barriers_.ValuesFull(values.place()), values.parity());
-      MultiplyValues(values.place(), add);
-      add = 1;
-      if (turns) PassTurn();
-      AwaitProducts<1>();
-      FreeKeys();
-      const bool fresh = key == range_end;
-      const Rows done = range;
-      if (fresh) range.Clear();
-      Exponentials(key, first_key, last_key, range, factors);
-      AwaitProducts<0>();
-      HoldSums(sums_);
-      if (lane_ == 0) ArriveAtBarrier(barriers_.ValuesEmpty(values.place()));
-      PackWeights();
-      if (fresh) {
-        TakeRange(done, total, first_range);
-        StoreTotal();
-        first_range = false;
-        range_end += item.range;
-        add = 0;
-      } else if (__any_sync(0xffffffffU, factors[0] != 1 || factors[1] != 1)) {
-        // Times 1 changes nothing.
-#pragma unroll
-        for (int i = 0; i < kSums; ++i) sums_[i] *= factors[i / 2 % 2];
-      }
-    }
-    WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
-    MultiplyValues(block_.place(), add);
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);  // all warps are done with the queries
-    const PromptItem next = NextItem();
-    FetchQueries(next);
-    AwaitProducts<0>();
-    HoldSums(sums_);
-    if (lane_ == 0) ArriveAtBarrier(barriers_.ValuesEmpty(block_.place()));
-    ++block_.count;
-    if (whole) {
-      TakeRange(range, total, first_range);
-      WriteResult(item, total);
-    } else {
-      ReduceSums(range);
-      WritePartial(item, range);
-    }
-    return next;
-  }
-
-  __device__ void WaitKeys() const {
-    WaitBarrier(barriers_.KeysFull(block_.place()), block_.parity());
-  }
-  __device__ void WaitKeysForTurn() const {
-    WaitKeys();
-    SyncNamed(kTurnBarrier + part_, kConsumerThreads);
-  }
-  __device__ void PassTurn() const { ArriveNamed(kTurnBarrier + 1 - part_, kConsumerThreads); }
-
-  __device__ uint32_t QueriesAt() const {
-    return shared_address_ + Place::kQueriesAt + part_ * Place::kQueryBytes;
-  }
-
-  /// Begins scores_ = queries * keys^T of the ring's current block.
-  __device__ void MultiplyKeys() {
-    constexpr int kSteps = kHeadDim / 16;
-    constexpr uint64_t kQueryHalf = Place::kQueryBytes / Place::kHalves / 16;
-    constexpr uint64_t kKeyHalf = Place::kBlockBytes / Place::kHalves / 16;
-    const uint64_t queries = DescribeSwizzled(QueriesAt(), 16);
-    const uint64_t keys = DescribeSwizzled(
-        shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes, 16);
-    BeginProducts();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      Product::Scores(scores_, queries + k / 4 * kQueryHalf + k % 4 * 2,
-                      keys + k / 4 * kKeyHalf + k % 4 * 2, k > 0);
-    }
-    EndProducts();
-  }
-
-  /// Scores have come: the keys' place may be filled again.
-  __device__ void FreeKeys() {
-    HoldSums(scores_);
-    if (lane_ == 0) ArriveAtBarrier(barriers_.KeysEmpty(block_.place()));
-  }
-
-  /// Begins sums_ (+)= weights * values.
-  __device__ void MultiplyValues(int stage, int add) {
-    const uint64_t values =
-        DescribeSwizzled(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes,
-                         Place::kBlockBytes / Place::kHalves);
-    BeginProducts();
-#pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) {
-      Product::Values(sums_, weights_[k], values + k * (2048 / 16), k > 0 || add != 0);
-    }
-    EndProducts();
-  }
-
-  /// scores_ of keys from `key` on become exponentials; `range` takes them in. factors: what the
-  /// range's sums so far must be multiplied by.
-  __device__ void Exponentials(int32_t key, int32_t first_key, const int32_t (&last_key)[2],
-                               Rows& range, float (&factors)[2]) {
-    if (key + kKeys > first_key) {
-#pragma unroll
-      for (int i = 0; i < kKeys / 2; ++i) {
-        const int32_t of_score = key + i / 4 * 8 + lane_ % 4 * 2 + i % 2;
-        if (of_score > last_key[i / 2 % 2]) scores_[i] = -INFINITY;
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float max = fmaxf(scores_[2 * r], scores_[2 * r + 1]);
-#pragma unroll
-      for (int i = 4; i < kKeys / 2; i += 4) {
-        max = fmaxf(max, fmaxf(scores_[i + 2 * r], scores_[i + 2 * r + 1]));
-      }
-      max = fmaxf(max, __shfl_xor_sync(0xffffffffU, max, 1));
-      max = fmaxf(max, __shfl_xor_sync(0xffffffffU, max, 2));
-      max = fmaxf(range.scale[r].max, max * args_.scale_log2);
-      const float offset = max == -INFINITY ? 0 : max;  // of nothing, so that no NaN comes of it
-      factors[r] = Exp2(range.scale[r].max - offset);
-      range.scale[r].max = max;
-      float even = 0;
-      float odd = 0;
-#pragma unroll
-      for (int i = 0; i < kKeys / 2; i += 4) {
-        float& low = scores_[i + 2 * r];
-        float& high = scores_[i + 2 * r + 1];
-        low = Exp2(__fmaf_rn(low, args_.scale_log2, -offset));
-        high = Exp2(__fmaf_rn(high, args_.scale_log2, -offset));
-        even += low;
-        odd += high;
-      }
-      range.scale[r].sum = __fmaf_rn(range.scale[r].sum, factors[r], even + odd);
-    }
-  }
-
-  __device__ void PackWeights() {
-#pragma unroll
-    for (int i = 0; i < kKeys / 4; ++i) {
-      const auto pair = Element<T>::FromFloat2(scores_[2 * i], scores_[2 * i + 1]);
-      weights_[i / 4][i % 4] = *reinterpret_cast<const uint32_t*>(&pair);
-    }
-  }
-
-  /// The four lanes of a row each have a part of the sum of its exponentials.
-  __device__ static void ReduceSums(Rows& range) {
-#pragma unroll
-    for (RowScale& scale : range.scale) {
-      scale.sum += __shfl_xor_sync(0xffffffffU, scale.sum, 1);
-      scale.sum += __shfl_xor_sync(0xffffffffU, scale.sum, 2);
-    }
+  __device__ void Free(uint32_t empty_barrier) const {
+    if (lane_ == 0) ArriveAtBarrier(empty_barrier);
   }
 
   __device__ float4* Totals() const {
@@ -310,79 +132,347 @@ class Consumer {
            thread_;
   }
 
-  /// A range is summed: sums_ and `total` become the total up to here, whose values before lie in
-  /// shared memory.
-  __device__ void TakeRange(Rows range, Rows& total, bool first_range) {
-    ReduceSums(range);
-#pragma unroll
-    for (RowScale& scale : range.scale) scale = {Untagged(scale.max), Untagged(scale.sum)};
-#pragma unroll
-    for (float& sum : sums_) sum = Untagged(sum);
-    if (first_range) {
-      total = range;
-      return;
-    }
-    const MergeFactors low = MergeScale(total.scale[0], range.scale[0]);
-    const MergeFactors high = MergeScale(total.scale[1], range.scale[1]);
-    const float4* totals = Totals();
-#pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      const float4 before = totals[i / 4 * kPartThreads];
-      sums_[i] = MergeValue(before.x, sums_[i], low);
-      sums_[i + 1] = MergeValue(before.y, sums_[i + 1], low);
-      sums_[i + 2] = MergeValue(before.z, sums_[i + 2], high);
-      sums_[i + 3] = MergeValue(before.w, sums_[i + 3], high);
-    }
-  }
+  // ------------------------------------------------------------------ each part its own 64 rows
 
-  __device__ void StoreTotal() const {
-    float4* totals = Totals();
-#pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      totals[i / 4 * kPartThreads] =
-          make_float4(sums_[i], sums_[i + 1], sums_[i + 2], sums_[i + 3]);
-    }
-  }
-
-  __device__ void WriteResult(const PromptItem& item, const Rows& total) const {
+  __device__ PromptItem SumOwnRows(const PromptItem& item, bool turns) {
     const int rows = item.rows - part_ * kPartRows;
+    const int32_t first_row = item.first_row + part_ * kPartRows;
+    const Visible visible = Sees(item, first_row, rows);
+    RangeRows range;
+    TwoRows total;
+    range.Clear();
+    bool first_range = true;
+    int32_t range_end = item.key_begin + item.range;
+    float scores[kKeys / 2];
+    float sums[kHeadDim / 2];
+    uint32_t weights[kKeys / 16][4];
+    float factors[2];
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+
+    WaitCopies<0>();
+    FenceSharedForProducts();
+    SyncNamed(kQueriesBarrier + part_, kPartThreads);
+    WaitKeys(turns);
+    MultiplyKeys(scores);
+    if (turns) PassTurn();
+    AwaitProducts<0>();
+    HoldSums(scores);
+    Free(barriers_.KeysEmpty(block_.place()));
+    Weigh(scores, item.key_begin, visible, range, factors);
+    Pack(scores, weights);
+    int add = 0;
+    for (int32_t key = item.key_begin + kKeys; key < item.key_end; key += kKeys) {
+      const RingPlace before = block_;
+      ++block_.count;
+      WaitKeys(turns);
+      MultiplyKeys(scores);
+      WaitBarrier(barriers_.ValuesFull(before.place()), before.parity());
+      MultiplyValues(sums, weights, before.place(), add);
+      add = 1;
+      if (turns) PassTurn();
+      AwaitProducts<1>();
+      HoldSums(scores);
+      Free(barriers_.KeysEmpty(block_.place()));
+      const bool fresh = key == range_end;
+      const RangeRows done = range;
+      if (fresh) range.Clear();
+      Weigh(scores, key, visible, range, factors);
+      AwaitProducts<0>();
+      HoldSums(sums);
+      Free(barriers_.ValuesEmpty(before.place()));
+      Pack(scores, weights);
+      if (fresh) {
+        TakeRange(sums, Finish(done), first_range, Totals(), total);
+        StoreTotal(sums, Totals());
+        first_range = false;
+        range_end += item.range;
+        add = 0;
+      } else {
+        ScaleRows(sums, factors);
+      }
+    }
+    WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+    MultiplyValues(sums, weights, block_.place(), add);
+    SyncNamed(kQueriesBarrier + part_, kPartThreads);  // all warps are done with the queries
+    const PromptItem next = NextItem();
+    FetchQueries(next);
+    AwaitProducts<0>();
+    HoldSums(sums);
+    Free(barriers_.ValuesEmpty(block_.place()));
+    ++block_.count;
+    const TwoRows finished = Finish(range);
+    if (item.slot < 0) {
+      TakeRange(sums, finished, first_range, Totals(), total);
+      WriteResult<T, kHeadDim>(args_, item, first_row, rows, 0, sums, total);
+    } else {
+      WritePartial<kHeadDim>(args_, item.slot + part_, 0, sums, finished, Tag());
+    }
+    return next;
+  }
+
+  __device__ void WaitKeys(bool turns) const {
+    WaitBarrier(barriers_.KeysFull(block_.place()), block_.parity());
+    if (turns) SyncNamed(kTurnBarrier + part_, kConsumerThreads);
+  }
+  __device__ void PassTurn() const { ArriveNamed(kTurnBarrier + 1 - part_, kConsumerThreads); }
+
+  static constexpr int kSteps = kHeadDim / 16;  ///< products along a head's dims
+  static constexpr uint64_t kQueryHalf = Place::kQueryBytes / Place::kHalves / 16;
+  static constexpr uint64_t kBlockHalf = Place::kBlockBytes / Place::kHalves / 16;
+
+  /// Begins scores = queries * keys^T of the ring's current block.
+  __device__ void MultiplyKeys(float (&scores)[kKeys / 2]) const {
+    const uint64_t queries = DescribeSwizzled(QueriesAt(part_), 16);
+    const uint64_t keys = DescribeSwizzled(
+        shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes, 16);
+    BeginProducts();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      Product::Scores(scores, queries + k / 4 * kQueryHalf + k % 4 * 2,
+                      keys + k / 4 * kBlockHalf + k % 4 * 2, k > 0);
+    }
+    EndProducts();
+  }
+
+  /// Begins sums (+)= weights * values.
+  __device__ void MultiplyValues(float (&sums)[kHeadDim / 2], const uint32_t (&weights)[8][4],
+                                 int stage, int add) const {
+    const uint64_t values =
+        DescribeSwizzled(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes,
+                         Place::kBlockBytes / Place::kHalves);
+    BeginProducts();
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k) {
+      Product::Values(sums, weights[k], values + k * (2048 / 16), k > 0 || add != 0);
+    }
+    EndProducts();
+  }
+
+  /// Scores of keys from `key` on become exponentials, which `range` takes in. factors: what its
+  /// sums so far must be multiplied by.
+  __device__ void Weigh(float (&scores)[kKeys / 2], int32_t key, const Visible& visible,
+                        RangeRows& range, float (&factors)[2]) const {
+    if (key + kKeys > visible.first_hidden) Mask(scores, key, visible.last_key);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = row_ + 8 * r;
-      if (row >= rows) continue;
-      const float inverse = 1.0F / total.scale[r].sum;
-      T* to = static_cast<T*>(args_.attended) +
-              HeadAt<kHeadDim>(args_, item.token_start, item.kv_head,
-                               item.first_row + part_ * kPartRows + row) +
-              lane_ % 4 * 2;
+      float offset;
+      factors[r] = range.Raise(r, RowMax(scores, r) * args_.scale_log2, offset);
 #pragma unroll
-      for (int i = 0; i < kSums; i += 4) {
-        *reinterpret_cast<typename Element<T>::Pair*>(to + i * 2) =
-            Element<T>::FromFloat2(sums_[i + 2 * r] * inverse, sums_[i + 2 * r + 1] * inverse);
+      for (int half = 0; half < 2; ++half) {
+        range.sum[r][half] =
+            __fmaf_rn(range.sum[r][half], factors[r],
+                      Exponentials(scores, half * 32, r, args_.scale_log2, offset));
       }
     }
   }
 
-  /// Stores a range's sums for the merge; whole parts, rows past the tile's last included: every
-  /// word of a slot in use has the tag of the last launch.
-  __device__ void WritePartial(const PromptItem& item, const Rows& range) const {
-    const uint32_t tag = Tag();
-    const int64_t slot = item.slot + part_;
-    float4* sums = args_.sums + slot * (kSums / 4) * kPartThreads + thread_;
+  __device__ static void Pack(const float (&scores)[kKeys / 2], uint32_t (&weights)[8][4]) {
 #pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      StoreRelaxed(sums + i / 4 * kPartThreads,
-                   make_uint4(Tagged(sums_[i], tag), Tagged(sums_[i + 1], tag),
-                              Tagged(sums_[i + 2], tag), Tagged(sums_[i + 3], tag)));
-    }
-    if (lane_ % 4 == 0) {
-      StoreRelaxed(args_.scales + slot * 32 + thread_ / 4,
-                   make_uint4(Tagged(range.scale[0].max, tag), Tagged(range.scale[0].sum, tag),
-                              Tagged(range.scale[1].max, tag), Tagged(range.scale[1].sum, tag)));
+    for (int i = 0; i < kKeys / 4; ++i) {
+      weights[i / 4][i % 4] = PackPair<T>(scores[2 * i], scores[2 * i + 1]);
     }
   }
 
-  static constexpr int kSums = kHeadDim / 2;
+  __device__ static TwoRows Finish(const RangeRows& range) {
+    TwoRows rows;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows.row[r] = FinishRow(range.max[r], RowSum(range.sum[r][0]), RowSum(range.sum[r][1]));
+    }
+    return rows;
+  }
+
+  // ------------------------------------------------------------------ both parts the same 64 rows
+
+  using HalfScores = float[kKeys / 4];
+
+  __device__ PromptItem SumTogether(const PromptItem& item) {
+    const Visible visible = Sees(item, item.first_row, item.rows);
+    RangeRows range;  // of this part's half of the keys; the maxima are of both
+    TwoRows total;
+    range.Clear();
+    bool first_range = true;
+    int32_t range_end = item.key_begin + item.range;
+    HalfScores scores;
+    float sums[kHeadDim / 4];
+    uint32_t weights[kKeys / 16][4];
+    float factors[2];
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+
+    WaitCopies<0>();
+    FenceSharedForProducts();
+    SyncNamed(kTogetherBarrier, kConsumerThreads);
+    WaitKeys(false);
+    ScoreHalf(scores);
+    AwaitProducts<0>();
+    HoldSums(scores);
+    Free(barriers_.KeysEmpty(block_.place()));
+    WeighHalf(scores, item.key_begin, visible, false, range, factors);
+    int add = 0;
+    for (int32_t key = item.key_begin + kKeys; key < item.key_end; key += kKeys) {
+      const RingPlace before = block_;
+      ++block_.count;
+      WaitKeys(false);
+      ScoreHalf(scores);
+      SyncNamed(kTogetherBarrier, kConsumerThreads);
+      LoadWeights(weights);
+      WaitBarrier(barriers_.ValuesFull(before.place()), before.parity());
+      SumHalf(sums, weights, before.place(), add);
+      add = 1;
+      AwaitProducts<1>();
+      HoldSums(scores);
+      Free(barriers_.KeysEmpty(block_.place()));
+      const bool fresh = key == range_end;
+      const RangeRows done = range;
+      WeighHalf(scores, key, visible, fresh, range, factors);
+      AwaitProducts<0>();
+      HoldSums(sums);
+      Free(barriers_.ValuesEmpty(before.place()));
+      if (fresh) {
+        TakeRange(sums, FinishTogether(done), first_range, TotalsTogether(), total);
+        StoreTotal(sums, TotalsTogether());
+        first_range = false;
+        range_end += item.range;
+        add = 0;
+      } else {
+        ScaleRows(sums, factors);
+      }
+    }
+    SyncNamed(kTogetherBarrier, kConsumerThreads);
+    LoadWeights(weights);
+    WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+    SumHalf(sums, weights, block_.place(), add);
+    // Both parts are done with the queries: they have met since the last scores.
+    const PromptItem next = NextItem();
+    FetchQueries(next);
+    AwaitProducts<0>();
+    HoldSums(sums);
+    Free(barriers_.ValuesEmpty(block_.place()));
+    ++block_.count;
+    const TwoRows finished = FinishTogether(range);
+    constexpr int kColumns = kHeadDim / 2;
+    if (item.slot < 0) {
+      TakeRange(sums, finished, first_range, TotalsTogether(), total);
+      WriteResult<T, kHeadDim>(args_, item, item.first_row, item.rows, part_ * kColumns, sums,
+                               total);
+    } else {
+      WritePartial<kHeadDim>(args_, item.slot, part_ * kColumns, sums, finished, Tag());
+    }
+    return next;
+  }
+
+  /// This part's half of a block's scores become weights in shared memory; the other part's half is
+  /// there once both have met again. `fresh`: the block begins a range.
+  __device__ void WeighHalf(HalfScores& scores, int32_t key, const Visible& visible, bool fresh,
+                            RangeRows& range, float (&factors)[2]) const {
+    if (key + kKeys > visible.first_hidden) {
+      Mask(scores, key + part_ * (kKeys / 2), visible.last_key);
+    }
+    float max[2] = {RowMax(scores, 0), RowMax(scores, 1)};
+    ExchangeMax(max);
+    if (fresh) range.Clear();
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float offset;
+      factors[r] = range.Raise(r, max[r] * args_.scale_log2, offset);
+      range.sum[r][0] = __fmaf_rn(range.sum[r][0], factors[r],
+                                  Exponentials(scores, 0, r, args_.scale_log2, offset));
+    }
+    StoreWeights(scores);
+  }
+
+  /// Begins scores = queries * this part's half of the current block's keys^T.
+  __device__ void ScoreHalf(HalfScores& scores) const {
+    const uint64_t queries = DescribeSwizzled(QueriesAt(0), 16);
+    const uint64_t keys =
+        DescribeSwizzled(shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes +
+                             part_ * (kKeys / 2) * 128,
+                         16);
+    BeginProducts();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      Product::Scores(scores, queries + k / 4 * kQueryHalf + k % 4 * 2,
+                      keys + k / 4 * kBlockHalf + k % 4 * 2, k > 0);
+    }
+    EndProducts();
+  }
+
+  /// Begins sums (+)= weights * this part's half of the dims of values.
+  __device__ void SumHalf(float (&sums)[kHeadDim / 4], const uint32_t (&weights)[8][4], int stage,
+                          int add) const {
+    const uint64_t values =
+        DescribeSwizzled(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes +
+                             part_ * (Place::kBlockBytes / 2),
+                         Place::kBlockBytes / Place::kHalves);
+    BeginProducts();
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k) {
+      Product::Values(sums, weights[k], values + k * (2048 / 16), k > 0 || add != 0);
+    }
+    EndProducts();
+  }
+
+  /// Both parts' totals lie in the first part's room.
+  __device__ float4* TotalsTogether() const {
+    return reinterpret_cast<float4*>(shared_ + Place::kTotalsAt + part_ * Place::kTotalBytes / 2) +
+           thread_;
+  }
+
+  /// Room that the second part does not need while it has no rows of its own.
+  __device__ std::byte* Exchange() const { return shared_ + Place::kTotalsAt + Place::kTotalBytes; }
+  static constexpr int kWeightBytes = kPartRows * kKeys * 2;
+  static_assert(kWeightBytes + 2 * kPartRows * 8 <= Place::kTotalBytes || !kTogether);
+
+  /// The larger of both parts' values of each row.
+  __device__ void ExchangeMax(float (&max)[2]) const {
+    auto* place = reinterpret_cast<float*>(Exchange() + kWeightBytes);
+    ExchangeRows(place, max);
+    max[0] = fmaxf(max[0], place[(1 - part_) * kPartRows + row_]);
+    max[1] = fmaxf(max[1], place[(1 - part_) * kPartRows + row_ + 8]);
+  }
+
+  __device__ void ExchangeRows(float* place, const float (&values)[2]) const {
+    if (lane_ % 4 == 0) {
+      place[part_ * kPartRows + row_] = values[0];
+      place[part_ * kPartRows + row_ + 8] = values[1];
+    }
+    SyncNamed(kTogetherBarrier, kConsumerThreads);
+  }
+
+  __device__ TwoRows FinishTogether(const RangeRows& range) const {
+    auto* place = reinterpret_cast<float*>(Exchange() + kWeightBytes) + 2 * kPartRows;
+    const float mine[2] = {RowSum(range.sum[0][0]), RowSum(range.sum[1][0])};
+    ExchangeRows(place, mine);
+    TwoRows rows;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows.row[r] = FinishRow(range.max[r], place[row_ + 8 * r], place[kPartRows + row_ + 8 * r]);
+    }
+    return rows;
+  }
+
+  /// [2 halves of the keys][64 rows][64 keys], swizzled like queries.
+  __device__ void StoreWeights(const HalfScores& scores) const {
+    std::byte* half = Exchange() + part_ * (kWeightBytes / 2);
+#pragma unroll
+    for (int i = 0; i < kKeys / 4; i += 2) {
+      const int row = row_ + i / 2 % 2 * 8;
+      *reinterpret_cast<uint32_t*>(half + row * 128 + (i / 4 ^ row % 8) * 16 + lane_ % 4 * 4) =
+          PackPair<T>(scores[i], scores[i + 1]);
+    }
+  }
+
+  __device__ void LoadWeights(uint32_t (&weights)[8][4]) const {
+    const int row = thread_ / 32 * 16 + lane_ % 16;
+    const uint32_t place = SharedAddress(Exchange()) + row * 128;
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k) {
+      LoadMatrices(weights[k],
+                   place + k / 4 * (kWeightBytes / 2) + ((k % 4 * 2 + lane_ / 16) ^ row % 8) * 16);
+    }
+  }
 
   const Args& args_;
   std::byte* shared_;
@@ -394,9 +484,6 @@ class Consumer {
   int row_;
   RingPlace items_;
   RingPlace block_;
-  float scores_[kKeys / 2];
-  float sums_[kSums];
-  uint32_t weights_[kKeys / 16][4];
 };
 
 }  // namespace decant::ranged_prompt

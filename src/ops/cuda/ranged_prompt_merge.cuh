@@ -119,7 +119,7 @@ class Merge {
         }
       }
       if (!__any_sync(0xffffffffU, stale != 0)) break;
-      AwaitRanges(merge, fragment, tag);
+      AwaitRanges(sums + (columns - 1) * kPartThreads, sums_stride, merge.ranges, tag);
       for (int range = 0; range < merge.ranges; ++range) {
         for (int i = 0; i < pieces; ++i) {
           const int piece = range * pieces + i;
@@ -151,12 +151,12 @@ class Merge {
     }
   }
 
-  /// Waits until the scales of all ranges are there, which are written last.
-  __device__ void AwaitRanges(const PromptMerge& merge, int fragment, uint32_t tag) const {
-    const int range = min(lane_, merge.ranges - 1);
-    const float4* watched =
-        args_.scales + (int64_t{merge.slot} + range * merge.stride) * 32 + fragment * 8;
-    while (!__all_sync(0xffffffffU, Stale(LoadRelaxed(watched), tag) == 0)) __nanosleep(40);
+  /// Waits until something that is written late is there of all ranges: a column's sums, each lane
+  /// watching one range's.
+  __device__ void AwaitRanges(const float4* column, int64_t stride, int ranges,
+                              uint32_t tag) const {
+    const float4* watched = column + lane_ % ranges * stride;
+    while (!__all_sync(0xffffffffU, Stale(LoadRelaxed(watched), tag) == 0)) __nanosleep(20);
   }
 
   const Args& args_;
