@@ -53,7 +53,7 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option(
          "--engine", flags.preset,
          "Page size and decode kernel under one name: decant (64, split), fused (64, rows), "
-         "flash (256, flash; CUDA only), or auto (decant on the CPU, flash on CUDA)")
+         "flash (256, flash; CUDA only), or auto (decant)")
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--page-size,--block-size", flags.page_size,

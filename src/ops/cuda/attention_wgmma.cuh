@@ -7,21 +7,9 @@
 
 namespace decant {
 
-/// What attention needs of compute capability 9.0a (PTX ISA: "wgmma", "cp.async.bulk",
-/// "setmaxnreg", "bar"). Operands in shared memory lie in rows of 128 bytes, 64 elements of 2
-/// bytes, swizzled: 16-byte piece i of row r at place i ^ (r % 8), rows in order from a multiple of
-/// 1024 bytes on.
-
-/// Copies `bytes` (a multiple of 16) of consecutive global memory to shared memory; `barrier`
-/// counts what has come.
-__device__ inline void CopyBulk(uint32_t shared, const void* global, uint32_t bytes,
-                                uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
-}
+/// What attention needs of compute capability 9.0a (PTX ISA: "wgmma", "setmaxnreg", "bar").
+/// Operands in shared memory lie in rows of 128 bytes, 64 elements of 2 bytes, swizzled: 16-byte
+/// piece i of row r at place i ^ (r % 8), rows in order from a multiple of 1024 bytes on.
 
 /// Makes what threads wrote to shared memory visible to wgmma.
 __device__ inline void FenceSharedForProducts() {

@@ -148,6 +148,7 @@ int64_t CudaOps::workspace_bytes() const {
         &last_tokens_, &rotations_, &flash_workspace_}) {
     bytes += static_cast<int64_t>(buffer->size());
   }
+  if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
   return bytes + linear_->workspace_bytes() + sampler_->bytes();
 }
 
@@ -256,16 +257,11 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(decode_kernel_, page_size));
   DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
                                                       pages, page_size, LayoutFor(decode_kernel_)));
-  const int32_t pages_per_row = std::min(pages, CeilDiv(max_model_len_, page_size));
-  if (decode_kernel_ == DecodeKernel::kFlash) {
-    DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
-                                                    max_rows_, pages_per_row, page_size)));
-    DECANT_ASSIGN_OR_RETURN(flash_workspace_,
-                            DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
-  }
+  split_.reset();  // of another cache's pages
+  DECANT_RETURN_IF_ERROR(PrepareDecode(decode_kernel_));
   DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
                                                             .rows = max_rows_,
-                                                            .pages_per_row = pages_per_row,
+                                                            .pages_per_row = PagesPerRow(),
                                                             .group = shape_.group()}));
   return {};
 }
@@ -278,19 +274,36 @@ Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const 
       DECANT_RETURN_IF_ERROR(FlashAttentionAvailable());
       return FlashDecode::Plan(FlashShape(1, 1, page_size)).status();
     case DecodeKernel::kSplit:
-      return Error(StatusCode::kUnimplemented,
-                   "decode kernel split is not there on CUDA; allowed: rows, flash");
+      return CheckSplit(attention_shape(), {.page_size = page_size, .max_rows = max_rows_});
+  }
+  return {};
+}
+
+Status CudaOps::PrepareDecode(DecodeKernel kernel) {
+  if (kernel == DecodeKernel::kFlash && flash_workspace_.size() == 0) {
+    DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
+                                                    max_rows_, PagesPerRow(), cache_.page_size())));
+    DECANT_ASSIGN_OR_RETURN(flash_workspace_,
+                            DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
+  }
+  if (kernel == DecodeKernel::kSplit && !split_) {
+    const SplitLimits limits{.page_size = cache_.page_size(),
+                             .max_rows = max_rows_,
+                             .max_context = PagesPerRow() * cache_.page_size(),
+                             .max_positions = int64_t{cache_.pages()} * cache_.page_size()};
+    DECANT_ASSIGN_OR_RETURN(split_, SplitDecode::Create(type_, attention_shape(), limits, device_));
+  }
+  if (cache_.pages() > 0 && cache_.Layer(0).layout != LayoutFor(kernel)) {
+    DECANT_RETURN_IF_ERROR(cache_.PrepareConversion());
   }
   return {};
 }
 
 Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
-  if (LayoutFor(kernel) != LayoutFor(decode_kernel_)) {
-    DECANT_RETURN_IF_ERROR(cache_.PrepareConversion());
-  }
+  DECANT_RETURN_IF_ERROR(PrepareDecode(kernel));
   decode_kernel_ = kernel;
-  return PlanFlash();
+  return PlanDecode();
 }
 
 FlashDecodeShape CudaOps::FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const {
@@ -304,16 +317,29 @@ FlashDecodeShape CudaOps::FlashShape(int32_t rows, int32_t table_pages, int32_t 
           .multiprocessors = device_.multiprocessors};
 }
 
-Status CudaOps::PlanFlash() {
+Status CudaOps::PlanDecode() {
   flash_.reset();
-  if (decode_kernel_ != DecodeKernel::kFlash || step_.decode_rows == 0) return {};
+  if (step_.decode_rows == 0) return {};
+  if (decode_kernel_ == DecodeKernel::kFlash) return PlanFlash();
+  if (decode_kernel_ == DecodeKernel::kSplit) return PlanSplit();
+  return {};
+}
+
+Status CudaOps::PlanFlash() {
   DECANT_ASSIGN_OR_RETURN(flash_, FlashDecode::Plan(FlashShape(
                                       step_.decode_rows, step_.table_stride, cache_.page_size())));
   if (flash_->workspace_bytes() <= flash_workspace_.size()) return {};
-  // Only where a gate has exchanged the kernel after the start.
+  // Only where a gate's block tables have entries past the longest row's.
   DECANT_ASSIGN_OR_RETURN(flash_workspace_, DeviceBuffer::Allocate(flash_->workspace_bytes(),
                                                                    "FlashAttention's workspace"));
   return {};
+}
+
+Status CudaOps::PlanSplit() {
+  const int64_t most = int64_t{cache_.pages()} * cache_.page_size();
+  DECANT_CHECK(decode_positions_ <= most, "{} positions of decode rows in a pool of {}",
+               decode_positions_, most);
+  return split_->Plan(step_, stream_.get());
 }
 
 void CudaOps::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
@@ -353,6 +379,10 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   step_ = {};
   samples_ = 0;
   attention_work_ = CountAttention(batch.rows);
+  decode_positions_ = 0;
+  for (const BatchRow& row : batch.rows) {
+    if (row.query_len == 1) decode_positions_ += row.context_len;
+  }
   if (!status_.ok()) {
     step_.tokens = batch.tokens();  // views keep their shapes
     return;
@@ -363,7 +393,7 @@ void CudaOps::BeginStep(const StepBatch& batch) {
     return;
   }
   step_ = *step;
-  Note(PlanFlash());
+  Note(PlanDecode());
 }
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
@@ -429,6 +459,12 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
                                .workspace = flash_workspace_.data(),
                                .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))};
     if (status_.ok()) Note(flash_->Run(args, stream_.get()));
+    return;
+  }
+  if (decode_kernel_ == DecodeKernel::kSplit) {
+    if (status_.ok()) {
+      Note(split_->Run(pages, queries.data, attended.data, stream_.get(), KernelOverlap::kAllowed));
+    }
     return;
   }
   Enqueue("rows attention", [&] {

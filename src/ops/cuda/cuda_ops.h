@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/narrow.h"
 #include "base/status.h"
 #include "ops/cpu/thread_pool.h"
 #include "ops/cuda/cuda_cache.h"
@@ -14,6 +16,7 @@
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/sampler.h"
+#include "ops/cuda/split_attention.h"
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
@@ -109,6 +112,9 @@ class CudaOps : public Ops {
   CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
   Status Initialise();
 
+  int32_t PagesPerRow() const {
+    return std::min(cache_.pages(), CeilDiv(max_model_len_, cache_.page_size()));
+  }
   int64_t QueryCols() const { return int64_t{shape_.heads} * shape_.head_dim; }
   int64_t QkvCols() const { return int64_t{shape_.heads + 2 * shape_.kv_heads} * shape_.head_dim; }
   TensorView View(const DeviceBuffer& buffer, DType dtype, int64_t cols) const {
@@ -128,8 +134,12 @@ class CudaOps : public Ops {
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
-  /// Plans the step's decode tokens for FlashAttention.
+  /// Gets ready for decode steps by `kernel`: workspaces, and a cache that can change its layout.
+  Status PrepareDecode(DecodeKernel kernel);
+  /// Plans the step's decode tokens for the decode kernel.
+  Status PlanDecode();
   Status PlanFlash();
+  Status PlanSplit();
   /// normed_ = the norm of all tokens' residual.
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
@@ -167,6 +177,8 @@ class CudaOps : public Ops {
 
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.
+  int64_t decode_positions_ = 0;      ///< Contexts of the step's decode rows, summed.
   double samples_ = 0;                ///< Logits asked for in this step.
   AttentionWork attention_work_;
   OpsClock* attention_clock_ = nullptr;  ///< Marked between the two attention kernels.

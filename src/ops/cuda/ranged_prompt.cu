@@ -3,22 +3,26 @@
 #include <utility>
 
 #include "ops/cuda/cache_layout.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/ranged_prompt.h"
+#include "ops/cuda/ranged_prompt_parts.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #include "ops/cuda/ranged_prompt_consumer.cuh"
 #include "ops/cuda/ranged_prompt_merge.cuh"
 #include "ops/cuda/ranged_prompt_producer.cuh"
+#endif
 
 namespace decant {
 namespace ranged_prompt {
 namespace {
 
-constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;
-
 template <typename T, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared[];
+  constexpr int kProducerRegisters = 40;
+  constexpr int kConsumerRegisters = 232;
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x == 0) {
     Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
@@ -55,6 +59,10 @@ auto WithKernel(CudaType type, int32_t head_dim, Body&& body) {
 
 }  // namespace
 }  // namespace ranged_prompt
+
+namespace {
+constexpr size_t kClaimBytes = 256;  ///< So that partial sums are aligned.
+}  // namespace
 
 Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimits& limits,
                                             int device) {
@@ -94,27 +102,21 @@ Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimit
     return Error(StatusCode::kFailedPrecondition,
                  "no block of the ranged prompt kernel fits on a multiprocessor");
   }
-  const PromptPlanCounts most = prompt.planner_.most();
-  const size_t sums = static_cast<size_t>(most.slots) * shape.head_dim * kPromptPartRows * 4;
-  const size_t scales = static_cast<size_t>(most.slots) * kPromptPartRows * 8;
-  DECANT_ASSIGN_OR_RETURN(prompt.sums_, DeviceBuffer::Allocate(sums, "prompt attention"));
-  DECANT_ASSIGN_OR_RETURN(prompt.scales_, DeviceBuffer::Allocate(scales, "prompt attention"));
-  DECANT_ASSIGN_OR_RETURN(prompt.claims_,
-                          DeviceBuffer::Allocate(sizeof(unsigned long long), "prompt attention"));
+  DECANT_ASSIGN_OR_RETURN(
+      prompt.workspace_,
+      DeviceBuffer::Allocate(prompt.UsedBytes(prompt.planner_.most().slots), "prompt attention"));
   return Expected<RangedPrompt>(std::move(prompt));
 }
 
+size_t RangedPrompt::UsedBytes(int32_t slots) const {
+  return kClaimBytes + static_cast<size_t>(slots) * sizeof(float4) *
+                           ranged_prompt::SlotPieces(planner_.shape().head_dim);
+}
+
 Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
-  const auto clear = [&](const DeviceBuffer& buffer, int value, size_t bytes) {
-    return CudaStatus(cudaMemsetAsync(buffer.data(), value, bytes, stream),
-                      "clearing prompt attention's workspace");
-  };
-  const auto parts = static_cast<size_t>(slots) * kPromptPartRows;
-  DECANT_RETURN_IF_ERROR(clear(claims_, 0, claims_.size()));
-  if (slots == 0) return {};
-  // The first launch's tag is 0.
-  DECANT_RETURN_IF_ERROR(clear(sums_, 0xff, parts * planner_.shape().head_dim * 4));
-  return clear(scales_, 0xff, parts * 8);
+  // No claims yet, and every word of a partial sum as if launch -1 had written it.
+  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0xff, UsedBytes(slots), stream),
+                    "clearing prompt attention's workspace");
 }
 
 Status RangedPrompt::Launch(const RangedPromptStep& step, const CachePages& cache,
@@ -141,9 +143,8 @@ Status RangedPrompt::Launch(const RangedPromptStep& step, const CachePages& cach
       .merges = step.merges,
       .item_count = step.counts.items,
       .merge_count = step.counts.merges,
-      .claims = claims_.As<unsigned long long>(),
-      .sums = sums_.As<float4>(),
-      .scales = scales_.As<float4>()};
+      .claims = workspace_.As<unsigned long long>(),
+      .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};
   const dim3 grid(std::min(step.counts.items, planner_.multiprocessors()));
   ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
     LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);

@@ -35,7 +35,7 @@ class RangedPrompt {
   static Expected<RangedPrompt> Create(CudaType type, const PromptPlanLimits& limits, int device);
 
   PromptPlanner& planner() { return planner_; }
-  size_t workspace_bytes() const { return sums_.size() + scales_.size() + claims_.size(); }
+  size_t workspace_bytes() const { return workspace_.size(); }
 
   /// Queues what a new plan needs before its first launch: `slots` as it says. Between this and
   /// the first launch there must be an operation that is no overlapped launch, or this one is it
@@ -49,13 +49,13 @@ class RangedPrompt {
                 void* attended, cudaStream_t stream) const;
 
  private:
+  /// Bytes of the workspace that a plan with so many slots uses.
+  size_t UsedBytes(int32_t slots) const;
   RangedPrompt(CudaType type, const PromptPlanLimits& limits) : type_(type), planner_(limits) {}
 
   CudaType type_;
   PromptPlanner planner_;
-  DeviceBuffer sums_;
-  DeviceBuffer scales_;
-  DeviceBuffer claims_;
+  DeviceBuffer workspace_;  ///< The count of claims, then slots of partial sums.
 };
 
 }  // namespace decant

@@ -48,7 +48,7 @@ class Consumer {
 
   /// The launch's tag; see Tagged.
   __device__ uint32_t Tag() const {
-    WaitBarrier(barriers_.TagKnown(), 0);
+    AwaitPhase(barriers_.TagKnown(), 0);
     return *reinterpret_cast<const volatile uint32_t*>(shared_ + Place::kTagAt);
   }
 
@@ -59,7 +59,7 @@ class Consumer {
 
   __device__ PromptItem NextItem() {
     const int place = items_.place();
-    WaitBarrier(barriers_.ItemFull(place), items_.parity());
+    AwaitPhase(barriers_.ItemFull(place), items_.parity());
     PromptItem item;
     const auto* from = reinterpret_cast<const int4*>(shared_ + Place::kItemsAt) + place * 3;
     auto* to = reinterpret_cast<int4*>(&item);
@@ -113,9 +113,9 @@ class Consumer {
   /// An item that has no rows for this part: lets the ring go by.
   __device__ PromptItem Skip(const PromptItem& item) {
     for (int32_t key = item.key_begin; key < item.key_end; key += kKeys, ++block_.count) {
-      WaitBarrier(barriers_.KeysFull(block_.place()), block_.parity());
+      AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
       Free(barriers_.KeysEmpty(block_.place()));
-      WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+      AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
       Free(barriers_.ValuesEmpty(block_.place()));
     }
     const PromptItem next = NextItem();
@@ -167,7 +167,7 @@ class Consumer {
       ++block_.count;
       WaitKeys(turns);
       MultiplyKeys(scores);
-      WaitBarrier(barriers_.ValuesFull(before.place()), before.parity());
+      AwaitPhase(barriers_.ValuesFull(before.place()), before.parity());
       MultiplyValues(sums, weights, before.place(), add);
       add = 1;
       if (turns) PassTurn();
@@ -192,7 +192,7 @@ class Consumer {
         ScaleRows(sums, factors);
       }
     }
-    WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+    AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
     MultiplyValues(sums, weights, block_.place(), add);
     SyncNamed(kQueriesBarrier + part_, kPartThreads);  // all warps are done with the queries
     const PromptItem next = NextItem();
@@ -212,7 +212,7 @@ class Consumer {
   }
 
   __device__ void WaitKeys(bool turns) const {
-    WaitBarrier(barriers_.KeysFull(block_.place()), block_.parity());
+    AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
     if (turns) SyncNamed(kTurnBarrier + part_, kConsumerThreads);
   }
   __device__ void PassTurn() const { ArriveNamed(kTurnBarrier + 1 - part_, kConsumerThreads); }
@@ -318,7 +318,7 @@ class Consumer {
       ScoreHalf(scores);
       SyncNamed(kTogetherBarrier, kConsumerThreads);
       LoadWeights(weights);
-      WaitBarrier(barriers_.ValuesFull(before.place()), before.parity());
+      AwaitPhase(barriers_.ValuesFull(before.place()), before.parity());
       SumHalf(sums, weights, before.place(), add);
       add = 1;
       AwaitProducts<1>();
@@ -342,7 +342,7 @@ class Consumer {
     }
     SyncNamed(kTogetherBarrier, kConsumerThreads);
     LoadWeights(weights);
-    WaitBarrier(barriers_.ValuesFull(block_.place()), block_.parity());
+    AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
     SumHalf(sums, weights, block_.place(), add);
     // Both parts are done with the queries: they have met since the last scores.
     const PromptItem next = NextItem();

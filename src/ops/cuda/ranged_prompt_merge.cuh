@@ -65,11 +65,10 @@ class Merge {
 
   __device__ void MergeColumns(const PromptMerge& merge, int fragment, int column, int columns,
                                uint32_t tag) {
-    const float4* sums = args_.sums + (int64_t{merge.slot} * kColumns + column) * kPartThreads +
-                         fragment * 32 + lane_;
-    const float4* scales = args_.scales + int64_t{merge.slot} * 32 + fragment * 8 + lane_ / 4;
-    const int64_t sums_stride = int64_t{merge.stride} * kColumns * kPartThreads;
-    const int64_t scales_stride = int64_t{merge.stride} * 32;
+    const float4* slot = args_.partials + int64_t{merge.slot} * SlotPieces(kHeadDim);
+    const float4* scales = slot + fragment * 8 + lane_ / 4;
+    const float4* sums = slot + kScalePieces + column * kPartThreads + fragment * 32 + lane_;
+    const int64_t stride = int64_t{merge.stride} * SlotPieces(kHeadDim);
     // [ranges][columns, then the scales][32 lanes]
     auto* place = reinterpret_cast<uint4*>(shared_ + warp_ * kPieces * 512) + lane_;
     const uint32_t place_address = SharedAddress(place);
@@ -80,10 +79,10 @@ class Merge {
 #pragma unroll
       for (int i = 0; i < kMostColumns; ++i) {
         if (i < columns) {
-          CopyAsync16(to + i * 512, sums + range * sums_stride + i * kPartThreads, true);
+          CopyAsync16(to + i * 512, sums + range * stride + i * kPartThreads, true);
         }
       }
-      CopyAsync16(to + columns * 512, scales + range * scales_stride, true);
+      CopyAsync16(to + columns * 512, scales + range * stride, true);
     }
     float4 values[kMostColumns];
     RowScale total[2];
@@ -119,15 +118,15 @@ class Merge {
         }
       }
       if (!__any_sync(0xffffffffU, stale != 0)) break;
-      AwaitRanges(sums + (columns - 1) * kPartThreads, sums_stride, merge.ranges, tag);
+      AwaitRanges(sums + (columns - 1) * kPartThreads, stride, merge.ranges, tag);
       for (int range = 0; range < merge.ranges; ++range) {
         for (int i = 0; i < pieces; ++i) {
           const int piece = range * pieces + i;
           if (Stale(place[piece * 32], tag) == 0) continue;
-          CopyAsync16(place_address + piece * 512,
-                      i == columns ? scales + range * scales_stride
-                                   : sums + range * sums_stride + i * kPartThreads,
-                      true);
+          CopyAsync16(
+              place_address + piece * 512,
+              i == columns ? scales + range * stride : sums + range * stride + i * kPartThreads,
+              true);
         }
       }
     }

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
+#include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/attention_wgmma.cuh"
 #include "ops/cuda/divider.h"
-#include "ops/cuda/mbarrier.cuh"
 #include "ops/cuda/prompt_plan.h"
 #include "ops/cuda/tensor_core.cuh"
 
@@ -38,12 +38,17 @@ struct Args {
   const PromptMerge* merges;
   int32_t item_count;
   int32_t merge_count;
-  /// Items taken, by all launches since the plan: each launch takes item_count of them in all, past
-  /// the first gridDim.x that need no taking; see Claims.
+  /// Items taken by all launches since the plan, less one; see Claims.
   unsigned long long* claims;
-  float4* sums;    ///< [slots, head_dim / 8, 128 threads]: columns 8 i + 2 (t % 4) of two rows
-  float4* scales;  ///< [slots, 32]: maximum and sum of row r, maximum and sum of row r + 8
+  /// [slots, SlotPieces]: of a range, the scales and then the sums of up to 64 rows.
+  float4* partials;
 };
+
+/// A slot of partial sums. First [32] scales: maximum and sum of row r, maximum and sum of row r
+/// + 8. Then [head_dim / 8, 128 threads] sums: columns 8 i + 2 (t % 4) and the next of the same
+/// rows.
+inline constexpr int kScalePieces = kPartRows / 2;
+constexpr int SlotPieces(int head_dim) { return kScalePieces + head_dim / 8 * kPartThreads; }
 
 /// Where things lie in shared memory, in bytes.
 template <int kHeadDim>
@@ -92,6 +97,21 @@ struct Barriers {
     FenceBarrierInit();
   }
 };
+
+/// Waits until the barrier's phase of this parity is over. WaitAtBarrier as one loop of the
+/// assembler, which takes fewer registers.
+__device__ inline void AwaitPhase(uint32_t barrier, uint32_t parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred over;\n"
+      "Again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      "@over bra Over;\nbra Again;\nOver:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+#else
+  WaitAtBarrier(barrier, parity);
+#endif
+}
 
 /// A place in a ring of two, and the parity of the phase in which it is used.
 struct RingPlace {

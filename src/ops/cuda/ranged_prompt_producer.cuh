@@ -5,16 +5,29 @@
 
 namespace decant::ranged_prompt {
 
-/// What a block takes from the list of items. Items past the first gridDim.x are taken by counting:
-/// every block takes until it gets none, so each launch counts up by item_count exactly, and the
-/// launches since the plan can be told from the count: nothing has to be reset.
-struct Claims {
-  /// How many launches since the plan came before this one, as long as this block has not yet taken
-  /// its last item (and what ran before this launch is done).
-  __device__ static unsigned long long Launches(const Args& args) {
-    unsigned long long claims;
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(claims) : "l"(args.claims));
-    return claims / static_cast<unsigned>(args.item_count);
+/// Items past the first gridDim.x are taken by counting. Every block takes until it gets none, so
+/// each launch counts up by item_count exactly: where in a launch a count is, and how many launches
+/// since the plan came before it, can be told from the count, and nothing has to be reset. The
+/// count begins at the largest number, the workspace's state before the first launch.
+struct Claim {
+  unsigned long long launch;
+  int32_t item;
+
+  __device__ Claim(unsigned long long count, const Args& args)
+      : launch((count + 1) / static_cast<unsigned>(args.item_count)),
+        item(static_cast<int32_t>((count + 1) % static_cast<unsigned>(args.item_count) +
+                                  gridDim.x)) {}
+
+  /// Takes an item; item_count or more: there is none left.
+  __device__ static Claim Take(const Args& args) {
+    return Claim(atomicAdd(args.claims, 1ULL), args);
+  }
+  /// What the next one would be, if nobody took it: its launch is the running one as long as this
+  /// block has not got none yet (and what ran before this launch is done).
+  __device__ static Claim Look(const Args& args) {
+    unsigned long long count;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(count) : "l"(args.claims));
+    return Claim(count, args);
   }
 };
 
@@ -47,7 +60,7 @@ class Producer {
     WaitForEarlierKernels();
     if (threadIdx.x % 32 != 0) return;
     *reinterpret_cast<volatile uint32_t*>(shared + Place::kTagAt) =
-        static_cast<uint32_t>(Claims::Launches(args) & 1);
+        static_cast<uint32_t>(Claim::Look(args).launch & 1);
     ArriveAtBarrier(Barriers<kHeadDim>{SharedAddress(shared) + Place::kBarriersAt}.TagKnown());
   }
 
@@ -67,7 +80,7 @@ class Producer {
   /// Hands an item to the consumers; one of 0 rows is the end.
   __device__ void Tell(const PromptItem& item) {
     const int place = items_.place();
-    WaitBarrier(barriers_.ItemEmpty(place), items_.parity() ^ 1);
+    AwaitPhase(barriers_.ItemEmpty(place), items_.parity() ^ 1);
     const auto* pieces = reinterpret_cast<const int4*>(&item);
     auto* to = reinterpret_cast<int4*>(shared_ + Place::kItemsAt) + place * 3;
     if (lane_ == 0) {
@@ -101,8 +114,8 @@ class Producer {
         waited_ = true;
       }
       if (last) {
-        WaitBarrier(barriers_.TagKnown(), 0);
-        if (lane_ == 0) next = Take();
+        AwaitPhase(barriers_.TagKnown(), 0);
+        if (lane_ == 0) next = Claim::Take(args_).item;
       }
       const int64_t from = page * args_.page_bytes + item.kv_head * args_.head_bytes +
                            int64_t{slot} * kHeadDim * 2 + half_ * args_.tiled_slots * 128;
@@ -111,12 +124,6 @@ class Producer {
       ++block_.count;
     }
     return LoadItem(__shfl_sync(0xffffffffU, next, 0));
-  }
-
-  /// The number of another item; item_count or more: there is none left.
-  __device__ int32_t Take() const {
-    const unsigned long long claim = atomicAdd(args_.claims, 1ULL);
-    return static_cast<int32_t>(claim % static_cast<unsigned>(args_.item_count) + gridDim.x);
   }
 
   __device__ void CopyBlock(int32_t key, const PromptItem& item, const std::byte* keys) {
@@ -133,14 +140,14 @@ class Producer {
     const uint32_t to = shared_address_ + stage * Place::kBlockBytes +
                         half_ * (Place::kBlockBytes / Place::kHalves) + first_key_ * 128;
 
-    WaitBarrier(barriers_.KeysEmpty(stage), parity);
-    if (lane_ == 0) ArriveExpecting(barriers_.KeysFull(stage), copied * kHeadDim * 2);
+    AwaitPhase(barriers_.KeysEmpty(stage), parity);
+    if (lane_ == 0) ExpectBytes(barriers_.KeysFull(stage), copied * kHeadDim * 2);
     __syncwarp();
     if (copies) CopyBulk(to + Place::kKeysAt, keys, mine * 128, barriers_.KeysFull(stage));
 
-    WaitBarrier(barriers_.ValuesEmpty(stage), parity);
+    AwaitPhase(barriers_.ValuesEmpty(stage), parity);
     if (copied < kKeys) ClearValues(stage, copied);
-    if (lane_ == 0) ArriveExpecting(barriers_.ValuesFull(stage), copied * kHeadDim * 2);
+    if (lane_ == 0) ExpectBytes(barriers_.ValuesFull(stage), copied * kHeadDim * 2);
     __syncwarp();
     if (copies) {
       CopyBulk(to + Place::kValuesAt, keys + args_.values_bytes, mine * 128,

@@ -174,7 +174,8 @@ __device__ inline void WritePartial(const Args& args, int64_t slot, int first_co
                                     const float (&sums)[kSums], const TwoRows& range,
                                     uint32_t tag) {
   const int thread = threadIdx.x % kPartThreads;
-  float4* to = args.sums + (slot * (kHeadDim / 8) + first_column / 8) * kPartThreads + thread;
+  float4* scales = args.partials + slot * SlotPieces(kHeadDim);
+  float4* to = scales + kScalePieces + first_column / 8 * kPartThreads + thread;
 #pragma unroll
   for (int i = 0; i < kSums; i += 4) {
     StoreRelaxed(to + i / 4 * kPartThreads,
@@ -182,7 +183,7 @@ __device__ inline void WritePartial(const Args& args, int64_t slot, int first_co
                             Tagged(sums[i + 2], tag), Tagged(sums[i + 3], tag)));
   }
   if (first_column == 0 && thread % 4 == 0) {
-    StoreRelaxed(args.scales + slot * 32 + thread / 4,
+    StoreRelaxed(scales + thread / 4,
                  make_uint4(Tagged(range.row[0].max, tag), Tagged(range.row[0].sum, tag),
                             Tagged(range.row[1].max, tag), Tagged(range.row[1].sum, tag)));
   }

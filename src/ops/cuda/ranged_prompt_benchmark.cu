@@ -2,7 +2,7 @@
 // programmatic dependent launch, back to back and behind a kernel that keeps all multiprocessors
 // busy for 3 us.
 //
-// ranged_prompt_bench [--rows 64|128] [--cut all|none] [case ...]
+// ranged_prompt_benchmark [--rows 64|128] [--cut all|none] [case ...]
 #include <chrono>
 #include <functional>
 #include <string>
