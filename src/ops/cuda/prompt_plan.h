@@ -80,13 +80,6 @@ struct PromptPlanChoices {
   int32_t tile_rows = 0;  ///< kPromptPartRows, twice that, or 0: what is predicted to be faster.
 };
 
-/// The sizes of a plan.
-struct PromptPlanCounts {
-  int32_t items = 0;
-  int32_t merges = 0;
-  int32_t slots = 0;  ///< Of partial sums.
-};
-
 /// Deals a step's prompt chunks out as work for the ranged prompt kernel. Host code; one thread at
 /// a time.
 class PromptPlanner {

@@ -119,9 +119,9 @@ Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
                     "clearing prompt attention's workspace");
 }
 
-Status RangedPrompt::Launch(const RangedPromptStep& step, const CachePages& cache,
-                            const void* queries, void* attended, cudaStream_t stream) const {
-  if (step.counts.items == 0) return {};
+Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, const void* queries,
+                            void* attended, cudaStream_t stream) const {
+  if (step.prompt_plan.items == 0) return {};
   const AttentionShape& shape = planner_.shape();
   constexpr int64_t kElementBytes = 2;
   const ranged_prompt::Args args{
@@ -139,13 +139,13 @@ Status RangedPrompt::Launch(const RangedPromptStep& step, const CachePages& cach
       .group = shape.group(),
       .scale_log2 = 1.4426950408889634F / std::sqrt(static_cast<float>(shape.head_dim)),
       .block_tables = step.block_tables,
-      .items = step.items,
-      .merges = step.merges,
-      .item_count = step.counts.items,
-      .merge_count = step.counts.merges,
+      .items = step.prompt_items,
+      .merges = step.prompt_merges,
+      .item_count = step.prompt_plan.items,
+      .merge_count = step.prompt_plan.merges,
       .claims = workspace_.As<unsigned long long>(),
       .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};
-  const dim3 grid(std::min(step.counts.items, planner_.multiprocessors()));
+  const dim3 grid(std::min(step.prompt_plan.items, planner_.multiprocessors()));
   ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
     LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);
   });

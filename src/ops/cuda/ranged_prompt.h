@@ -11,14 +11,6 @@
 
 namespace decant {
 
-/// A step's plan in device memory.
-struct RangedPromptStep {
-  PromptPlanCounts counts;
-  const PromptItem* items = nullptr;      ///< [counts.items]
-  const PromptMerge* merges = nullptr;    ///< [counts.merges]
-  const int32_t* block_tables = nullptr;  ///< what the items' `table` is counted from
-};
-
 /// The prompt kernel for compute capability 9.0 and the tiled cache layout: causal attention of all
 /// of a step's prompt chunks in one launch, each query against all earlier positions of its request
 /// and its own.
@@ -43,9 +35,9 @@ class RangedPrompt {
   /// kernel before it.
   Status Reset(int32_t slots, cudaStream_t stream);
 
-  /// One layer. queries, attended: [tokens, heads * head_dim]. The same plan can be launched any
-  /// number of times, one after another.
-  Status Launch(const RangedPromptStep& step, const CachePages& cache, const void* queries,
+  /// One layer, by the plan of `step`; nothing where that has no items. queries, attended: [tokens,
+  /// heads * head_dim]. The same plan can be launched any number of times, one after another.
+  Status Launch(const StepArrays& step, const CachePages& cache, const void* queries,
                 void* attended, cudaStream_t stream) const;
 
  private:

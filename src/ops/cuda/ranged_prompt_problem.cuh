@@ -194,19 +194,20 @@ class Runner {
   void Plan(std::span<const BatchRow> rows, const int32_t* table, int32_t stride,
             const PromptPlanChoices& choices = {}) {
     PromptPlanner& planner = prompt_.planner();
-    step_ = {.counts = planner.Plan(rows, stride, choices),
-             .items = items_.data(),
-             .merges = merges_.data(),
-             .block_tables = table};
+    step_ = {};
+    step_.prompt_plan = planner.Plan(rows, stride, choices);
+    step_.prompt_items = items_.data();
+    step_.prompt_merges = merges_.data();
+    step_.block_tables = table;
     items_.Set(planner.items());
     merges_.Set(planner.merges());
-    RequireOk(prompt_.Reset(step_.counts.slots, nullptr));
+    RequireOk(prompt_.Reset(step_.prompt_plan.slots, nullptr));
   }
 
   void Launch(const CachePages& pages, const void* queries, void* attended, cudaStream_t stream) {
     RequireOk(prompt_.Launch(step_, pages, queries, attended, stream));
   }
-  const PromptPlanCounts& counts() const { return step_.counts; }
+  const PromptPlanCounts& counts() const { return step_.prompt_plan; }
   RangedPrompt& prompt() { return prompt_; }
 
  private:
@@ -224,7 +225,7 @@ class Runner {
   RangedPrompt prompt_;
   Memory<PromptItem> items_;
   Memory<PromptMerge> merges_;
-  RangedPromptStep step_;
+  StepArrays step_;
 };
 
 }  // namespace decant::ranged_prompt_test
