@@ -149,6 +149,7 @@ int64_t CudaOps::workspace_bytes() const {
     bytes += static_cast<int64_t>(buffer->size());
   }
   if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
+  if (ranged_prompt_) bytes += static_cast<int64_t>(ranged_prompt_->workspace_bytes());
   return bytes + linear_->workspace_bytes() + sampler_->bytes();
 }
 
@@ -260,10 +261,12 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   split_.reset();  // of another cache's pages
   graphs_.Clear();
   DECANT_RETURN_IF_ERROR(PrepareDecode(decode_kernel_));
-  DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
-                                                            .rows = max_rows_,
-                                                            .pages_per_row = PagesPerRow(),
-                                                            .group = shape_.group()}));
+  DECANT_ASSIGN_OR_RETURN(
+      step_upload_, StepUpload::Create({.tokens = max_tokens_,
+                                        .rows = max_rows_,
+                                        .pages_per_row = PagesPerRow(),
+                                        .group = shape_.group(),
+                                        .prompt_plan = PromptPlanner(PromptLimits()).most()}));
   return {};
 }
 
@@ -287,6 +290,9 @@ Status CudaOps::PrepareDecode(DecodeKernel kernel) {
     DECANT_ASSIGN_OR_RETURN(flash_workspace_,
                             DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
   }
+  if (kernel == DecodeKernel::kSplit && !ranged_prompt_) {
+    DECANT_RETURN_IF_ERROR(PrepareRangedPrompt());
+  }
   if (kernel == DecodeKernel::kSplit && !split_) {
     const SplitLimits limits{.page_size = cache_.page_size(),
                              .max_rows = max_rows_,
@@ -296,6 +302,23 @@ Status CudaOps::PrepareDecode(DecodeKernel kernel) {
   }
   if (cache_.pages() > 0 && cache_.Layer(0).layout != LayoutFor(kernel)) {
     DECANT_RETURN_IF_ERROR(cache_.PrepareConversion());
+  }
+  return {};
+}
+
+PromptPlanLimits CudaOps::PromptLimits() const {
+  return {.shape = attention_shape(),
+          .multiprocessors = device_.multiprocessors,
+          .max_tokens = max_tokens_,
+          .max_rows = max_rows_};
+}
+
+Status CudaOps::PrepareRangedPrompt() {
+  Expected<RangedPrompt> prompt = RangedPrompt::Create(type_, PromptLimits(), device_.ordinal);
+  if (prompt.ok()) {
+    ranged_prompt_ = std::move(prompt).value();
+  } else if (prompt.status().code() != StatusCode::kUnimplemented) {
+    return prompt.status();
   }
   return {};
 }
@@ -395,12 +418,17 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   const bool graph =
       use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
       std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
-  Expected<StepArrays> step = step_upload_->Send(batch, stream_, graph);
+  const bool plans_prompt = ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
+  Expected<StepArrays> step = step_upload_->Send(
+      batch, plans_prompt ? &ranged_prompt_->planner() : nullptr, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;
   }
   step_ = *step;
+  if (step_.prompt_plan.items > 0) {
+    Note(ranged_prompt_->Reset(step_.prompt_plan.slots, stream_.get()));
+  }
   Note(PlanDecode());
   if (graph && status_.ok()) {
     Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
@@ -451,10 +479,16 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
   // Only where a gate has exchanged the kernel after the start is there something to convert.
   if (status_.ok()) Note(cache_.Convert(layer, LayoutFor(decode_kernel_), stream_));
   const CachePages pages = cache_.Layer(layer);
-  Enqueue("prompt attention", [&] {
-    LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
-                          attended.data, stream_.get());
-  });
+  if (pages.layout == CacheLayout::kTiled && step_.prompt_plan.items > 0) {
+    if (status_.ok() && !graphs_.replays()) {
+      Note(ranged_prompt_->Launch(step_, pages, queries.data, attended.data, stream_.get()));
+    }
+  } else {
+    Enqueue("prompt attention", [&] {
+      LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
+                            attended.data, stream_.get());
+    });
+  }
   if (attention_clock_ != nullptr) attention_clock_->Mark();
   if (step_.decode_rows == 0) return;
   if (flash_) {

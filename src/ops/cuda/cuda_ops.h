@@ -15,6 +15,7 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
 #include "ops/cuda/split_attention.h"
 #include "ops/cuda/step_graphs.h"
@@ -147,6 +148,10 @@ class CudaOps : public Ops {
   Status PlanSplit();
   /// Launches the layers that were recorded or found as a graph, if they were.
   void FinishLayers();
+  /// What the ranged prompt kernel is told at the start.
+  PromptPlanLimits PromptLimits() const;
+  /// The same for the kernel itself, where the device has it.
+  Status PrepareRangedPrompt();
   /// normed_ = the norm of all tokens' residual.
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
@@ -186,6 +191,8 @@ class CudaOps : public Ops {
   StepGraphs graphs_;
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.
+  std::optional<RangedPrompt> ranged_prompt_;
   std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.
   int64_t decode_positions_ = 0;      ///< Contexts of the step's decode rows, summed.
   double samples_ = 0;                ///< Logits asked for in this step.

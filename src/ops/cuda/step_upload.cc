@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "base/check.h"
 #include "ops/cuda/prompt_attention.h"
@@ -14,6 +15,9 @@ constexpr int32_t kNoPage = 2147480000;
 
 /// Entries that a block table may have past the pages of the longest row: gates put poison there.
 constexpr int32_t kSpareEntries = 2;
+
+template <typename T>
+constexpr int64_t kInts = sizeof(T) / sizeof(int32_t);
 
 /// Takes pieces of a buffer one after another, each on 16 bytes.
 class Packer {
@@ -31,6 +35,15 @@ class Packer {
     used_ += (most + 3) / 4 * 4;
     return room;
   }
+  /// Packs `values`; where they will lie on the device goes to `device`.
+  template <typename T>
+  void Copy(std::span<const T> values, const T*& device) {
+    const int32_t* numbers = nullptr;
+    const int64_t count = std::ssize(values) * kInts<T>;
+    const std::span<int32_t> room = Take(count, count, numbers);
+    if (!values.empty()) std::memcpy(room.data(), values.data(), values.size_bytes());
+    device = reinterpret_cast<const T*>(numbers);
+  }
   int64_t used() const { return used_; }
 
  private:
@@ -47,7 +60,9 @@ Expected<StepUpload> StepUpload::Create(const Limits& limits) {
   upload.limits_ = limits;
   const int64_t tiles = int64_t{PromptTiles(limits.tokens, limits.group)} + limits.rows;
   upload.capacity_ = int64_t{3} * limits.tokens + int64_t{4} * limits.rows + 2 * tiles +
-                     int64_t{limits.rows} * (limits.pages_per_row + kSpareEntries) + 64;
+                     int64_t{limits.rows} * (limits.pages_per_row + kSpareEntries) + 64 +
+                     limits.prompt_plan.items * kInts<PromptItem> +
+                     limits.prompt_plan.merges * kInts<PromptMerge>;
   const auto bytes = static_cast<size_t>(upload.capacity_) * sizeof(int32_t);
   for (Slot& slot : upload.slots_) {
     DECANT_ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Allocate(bytes, "a step's upload"));
@@ -57,8 +72,8 @@ Expected<StepUpload> StepUpload::Create(const Limits& limits) {
   return upload;
 }
 
-Expected<StepArrays> StepUpload::Send(const StepBatch& batch, const CudaStream& stream,
-                                      bool few_strides) {
+Expected<StepArrays> StepUpload::Send(const StepBatch& batch, PromptPlanner* planner,
+                                      const CudaStream& stream, bool few_strides) {
   turn_ = 1 - turn_;
   Slot& slot = slots_[turn_];
   if (slot.used) DECANT_RETURN_IF_ERROR(slot.copied.Wait());
@@ -115,6 +130,12 @@ Expected<StepArrays> StepUpload::Send(const StepBatch& batch, const CudaStream& 
       tiles[next++] = r;
       tiles[next++] = tile * kPromptTileRows;
     }
+  }
+
+  if (planner != nullptr) {
+    step.prompt_plan = planner->Plan(batch.rows, step.table_stride);
+    packer.Copy(planner->items(), step.prompt_items);
+    packer.Copy(planner->merges(), step.prompt_merges);
   }
 
   DECANT_RETURN_IF_ERROR(

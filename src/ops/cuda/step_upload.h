@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/prompt_plan.h"
 #include "ops/cuda/step_arrays.h"
 #include "ops/step_batch.h"
 
@@ -20,15 +21,18 @@ class StepUpload {
     int32_t tokens = 0;
     int32_t rows = 0;
     int32_t pages_per_row = 0;
-    int32_t group = 1;  ///< query heads a KV head
+    int32_t group = 1;             ///< query heads a KV head
+    PromptPlanCounts prompt_plan;  ///< Most of a plan for the ranged prompt kernel.
   };
 
   static Expected<StepUpload> Create(const Limits& limits);
 
   /// Packs `batch` and queues its copy. Rows of query length 1 must come first. Waits only for the
-  /// copy of the step before the last. Poisons unused table entries. `few_strides`: the stride of
-  /// block tables is rounded up to a power of two, so that few graphs serve all steps.
-  Expected<StepArrays> Send(const StepBatch& batch, const CudaStream& stream, bool few_strides);
+  /// copy of the step before the last. Poisons unused table entries. With a planner, also plans the
+  /// step for the ranged prompt kernel. `few_strides`: the stride of block tables is rounded up to
+  /// a power of two, so that few graphs serve all steps.
+  Expected<StepArrays> Send(const StepBatch& batch, PromptPlanner* planner,
+                            const CudaStream& stream, bool few_strides);
 
  private:
   struct Slot {
