@@ -59,6 +59,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option("--page-size,--block-size", flags.page_size,
                  "Slots a page of the KV cache (default: the engine's)")
       ->type_name("SLOTS");
+  app.add_option("--linear", flags.linear,
+                 "Linear layers on CUDA: cublas, or invariant, where a row's bits depend on nothing "
+                 "else in the step (default: the engine's; decant's is invariant)")
+      ->type_name("NAME");
   app.add_option("--weights", flags.weights,
                  "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "
                  "tokens; bf16: without them. Same output")
@@ -111,6 +115,10 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   options.model = flags.model;
   options.threads = flags.threads;
   options.decode_kernel = preset.decode_kernel;
+  options.linear = preset.linear;
+  if (flags.linear) {
+    DECANT_ASSIGN_OR_RETURN(options.linear, FindLinearLayers(*flags.linear, options.device));
+  }
   if (flags.decode_kernel) {
     DECANT_ASSIGN_OR_RETURN(options.decode_kernel,
                             FindDecodeKernel(*flags.decode_kernel, options.device));

@@ -26,6 +26,7 @@ struct EngineFlags {
   std::string weights = "keep";
   std::string graphs = "on";
   std::optional<std::string> decode_kernel{};
+  std::optional<std::string> linear{};
   std::optional<int32_t> page_size{};
   std::optional<double> pool_gib{};
   double gpu_memory_utilization = 0.9;

@@ -97,6 +97,7 @@ Expected<std::unique_ptr<CudaOps>> MakeCudaOps(const BackendOptions& options) {
       {.shape = options.shape,
        .type = options.compute_type == ComputeType::kBf16 ? CudaType::kBf16 : CudaType::kF16,
        .decode_kernel = options.decode_kernel,
+       .linear = options.linear,
        .device = options.device.ordinal,
        .threads = options.threads,
        .max_tokens = options.max_tokens,

@@ -19,6 +19,7 @@ struct BackendOptions {
   ComputeType compute_type = ComputeType::kAuto;
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.

@@ -31,6 +31,7 @@ struct EngineOptions {
   ComputeType compute_type = ComputeType::kAuto;
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
   bool graphs = true;      ///< On CUDA: whether steps may be launched as graphs.
   int32_t page_size = 64;  ///< slots

@@ -37,9 +37,16 @@ CacheLayout LayoutFor(DecodeKernel kernel) {
   return kernel == DecodeKernel::kSplit ? CacheLayout::kTiled : CacheLayout::kPlain;
 }
 
-const CudaWeight& AsCuda(const LinearWeight& weight) {
-  return static_cast<const CudaWeight&>(weight);
-}
+/// A weight of the invariant linear layers.
+class CudaPackedWeight : public LinearWeight {
+ public:
+  explicit CudaPackedWeight(PackedWeight weight) : weight_(std::move(weight)) {}
+  int64_t bytes() const override { return static_cast<int64_t>(weight_.buffer.size()); }
+  const PackedWeight& weight() const { return weight_; }
+
+ private:
+  PackedWeight weight_;
+};
 
 Status CheckShape(const DecoderShape& shape) {
   if (shape.head_dim != 64 && shape.head_dim != 128) {
@@ -68,6 +75,7 @@ CudaOps::CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device)
       max_rows_(options.max_rows),
       max_samples_(options.max_samples),
       max_model_len_(options.max_model_len),
+      linear_layers_(options.linear),
       decode_kernel_(options.decode_kernel),
       pool_(options.threads) {}
 
@@ -86,7 +94,12 @@ Expected<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOpsOptions& options
 
 Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
-  DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+  if (linear_layers_ == LinearLayers::kInvariant) {
+    DECANT_ASSIGN_OR_RETURN(invariant_,
+                            InvariantLinear::Create(type_, device_.ordinal, stream_.get()));
+  } else {
+    DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+  }
   DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
   DECANT_RETURN_IF_ERROR(
       CudaStatus(PreparePromptAttention(type_, attention_shape(), device_.ordinal, &prompt_groups_),
@@ -137,7 +150,8 @@ Status CudaOps::Initialise() {
 
 std::string CudaOps::Describe() const {
   return fmt::format("cuda: {}, {} multiprocessors, {}, {} weights, decode kernel {}", device_.name,
-                     device_.multiprocessors, linear_->Describe(),
+                     device_.multiprocessors,
+                     invariant_ ? invariant_->Describe() : linear_->Describe(),
                      type_ == CudaType::kF16 ? "fp16" : "bf16", DecodeKernelName(decode_kernel_));
 }
 
@@ -150,7 +164,8 @@ int64_t CudaOps::workspace_bytes() const {
   }
   if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
   if (ranged_prompt_) bytes += static_cast<int64_t>(ranged_prompt_->workspace_bytes());
-  return bytes + linear_->workspace_bytes() + sampler_->bytes();
+  bytes += invariant_ ? invariant_->workspace_bytes() : linear_->workspace_bytes();
+  return bytes + sampler_->bytes();
 }
 
 void CudaOps::Note(const Status& status) const {
@@ -176,6 +191,7 @@ std::unique_ptr<CudaWeight> CudaOps::PackRows(std::initializer_list<const RowSou
 std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const RowSource*> sources,
                                                   LinearOutput output, int32_t max_tokens) {
   std::unique_ptr<CudaWeight> weight = PackRows(sources);
+  if (invariant_) return PackInvariant(std::move(weight));
   auto same = std::ranges::find_if(tune_cases_, [&](const CudaLinear::TuneCase& tune) {
     return tune.output == output && tune.weights.front()->rows == weight->rows &&
            tune.weights.front()->cols == weight->cols;
@@ -186,6 +202,17 @@ std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const Ro
   }
   same->weights.push_back(weight.get());
   return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackInvariant(std::unique_ptr<CudaWeight> weight) {
+  if (status_.ok()) {
+    Expected<PackedWeight> packed =
+        invariant_->Pack(weight->buffer.data(), weight->rows, weight->cols);
+    Note(packed.status());
+    Note(stream_.Synchronize());  // the rows die here
+    if (packed.ok()) return std::make_unique<CudaPackedWeight>(std::move(packed).value());
+  }
+  return std::make_unique<CudaPackedWeight>(PackedWeight());  // status_ says why
 }
 
 std::unique_ptr<LinearWeight> CudaOps::PackQkv(const RowSource& q, const RowSource& k,
@@ -233,6 +260,10 @@ Status CudaOps::FinishLoading() {
   DECANT_RETURN_IF_ERROR(status_);
   DECANT_RETURN_IF_ERROR(stream_.Synchronize());
   weight_upload_.reset();
+  return invariant_ ? Status() : TuneLinear();
+}
+
+Status CudaOps::TuneLinear() {
   // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
   DECANT_ASSIGN_OR_RETURN(
       const DeviceBuffer input,
@@ -456,7 +487,12 @@ void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
 void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
                        LinearOutput kind, void* output) {
   if (!status_.ok() || graphs_.replays()) return;
-  Note(linear_->Run(AsCuda(weight), input, tokens, kind, output));
+  if (invariant_) {
+    const PackedWeight& packed = static_cast<const CudaPackedWeight&>(weight).weight();
+    Note(invariant_->Run(packed, input, tokens, kind, output));
+  } else {
+    Note(linear_->Run(static_cast<const CudaWeight&>(weight), input, tokens, kind, output));
+  }
 }
 
 void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,

@@ -14,6 +14,7 @@
 #include "ops/cuda/cuda_clock.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
+#include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
@@ -29,6 +30,7 @@ struct CudaOpsOptions {
   DecoderShape shape;
   CudaType type = CudaType::kF16;
   DecodeKernel decode_kernel = DecodeKernel::kFlash;
+  LinearLayers linear = LinearLayers::kCublas;
   int device = 0;
   int32_t threads = 1;      ///< Host threads that decode weights.
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
@@ -37,8 +39,8 @@ struct CudaOpsOptions {
   int32_t max_model_len = 0;
 };
 
-/// The operations on a GPU: linear layers by cuBLASLt, attention and the small operations by
-/// kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
+/// The operations on a GPU: linear layers by cuBLASLt or by kernels of ours, attention and the
+/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
 /// in fp16 or bf16; sums, norms, the residual and logits in fp32.
 ///
 /// All calls of a step queue work on one stream and return; views point to device memory. What
@@ -60,7 +62,7 @@ class CudaOps : public Ops {
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
 
-  /// Also chooses the algorithms of the linear layers, by measurement.
+  /// Also chooses cuBLASLt's algorithms for the linear layers, by measurement.
   Status FinishLoading() override;
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { Note(cache_.Poison(page, stream_)); }
@@ -136,7 +138,10 @@ class CudaOps : public Ops {
   std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources);
   std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
                                            LinearOutput output, int32_t max_tokens);
+  Status TuneLinear();
   size_t TuneBytes() const;
+  /// `weight` in the form that the invariant linear layers take.
+  std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
@@ -165,10 +170,12 @@ class CudaOps : public Ops {
   const int32_t max_rows_;
   const int32_t max_samples_;
   const int32_t max_model_len_;
+  const LinearLayers linear_layers_;
   DecodeKernel decode_kernel_;
   ThreadPool pool_;
   CudaStream stream_;
-  std::unique_ptr<CudaLinear> linear_;
+  std::unique_ptr<CudaLinear> linear_;          ///< One of these two.
+  std::unique_ptr<InvariantLinear> invariant_;  ///<
   std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
   std::optional<CudaSampler> sampler_;

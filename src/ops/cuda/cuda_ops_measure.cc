@@ -18,12 +18,21 @@ double CudaOps::MeasureRate() {
     LaunchRandomFill(type_, {.seed = 1, .limit = 1}, kSide * kSide, memory.data(), stream_.get());
     LaunchRandomFill(type_, {.seed = 2, .limit = 1}, kSide * kSide, input.data(), stream_.get());
     const CudaWeight weight(std::move(memory), kSide, kSide);
+    PackedWeight packed;
+    if (invariant_) {
+      DECANT_ASSIGN_OR_RETURN(packed, invariant_->Pack(weight.buffer.data(), kSide, kSide));
+    }
+    const auto run = [&] {
+      return invariant_ ? invariant_->Run(packed, input.data(), kSide, LinearOutput::kElement,
+                                          output.data())
+                        : linear_->Run(weight, input.data(), kSide, LinearOutput::kElement,
+                                       output.data());
+    };
     DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
     for (int i = 0; i <= kRepeats; ++i) {
       if (i == 1) DECANT_RETURN_IF_ERROR(begin.Record(stream_));
-      DECANT_RETURN_IF_ERROR(
-          linear_->Run(weight, input.data(), kSide, LinearOutput::kElement, output.data()));
+      DECANT_RETURN_IF_ERROR(run());
     }
     DECANT_RETURN_IF_ERROR(end.Record(stream_));
     DECANT_RETURN_IF_ERROR(end.Wait());
