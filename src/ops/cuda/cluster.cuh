@@ -12,10 +12,22 @@ __device__ inline uint32_t ClusterRank() {
   return rank;
 }
 
+/// The cluster's place among all of a grid.
+__device__ inline uint32_t ClusterIndex() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+
 /// Every thread of the cluster that has not ended arrives, then waits. What was written to shared
 /// memory before arriving is seen after waiting.
 __device__ inline void ArriveAtCluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+/// The same for what FenceBarrierInit has made visible, and nothing else.
+__device__ inline void ArriveAtClusterRelaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 __device__ inline void WaitForCluster() {

@@ -96,7 +96,7 @@ Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   if (linear_layers_ == LinearLayers::kInvariant) {
     DECANT_ASSIGN_OR_RETURN(invariant_,
-                            InvariantLinear::Create(type_, device_.ordinal, stream_.get()));
+                            InvariantLinear::Create(type_, device_.ordinal, stream_));
   } else {
     DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
   }
@@ -190,15 +190,25 @@ std::unique_ptr<CudaWeight> CudaOps::PackRows(std::initializer_list<const RowSou
 
 std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const RowSource*> sources,
                                                   LinearOutput output, int32_t max_tokens) {
-  std::unique_ptr<CudaWeight> weight = PackRows(sources);
-  if (invariant_) return PackInvariant(std::move(weight));
-  auto same = std::ranges::find_if(tune_cases_, [&](const CudaLinear::TuneCase& tune) {
-    return tune.output == output && tune.weights.front()->rows == weight->rows &&
-           tune.weights.front()->cols == weight->cols;
+  std::unique_ptr<CudaWeight> matrix = PackRows(sources);
+  const int64_t rows = matrix->rows;
+  const int64_t cols = matrix->cols;
+  std::unique_ptr<LinearWeight> weight;
+  if (invariant_) {
+    weight = PackInvariant(std::move(matrix));
+  } else {
+    weight = std::move(matrix);
+  }
+  auto same = std::ranges::find_if(linear_shapes_, [&](const LinearShape& shape) {
+    return shape.output == output && shape.rows == rows && shape.cols == cols;
   });
-  if (same == tune_cases_.end()) {
-    tune_cases_.push_back({.weights = {}, .output = output, .max_tokens = max_tokens});
-    same = tune_cases_.end() - 1;
+  if (same == linear_shapes_.end()) {
+    linear_shapes_.push_back({.weights = {},
+                              .rows = rows,
+                              .cols = cols,
+                              .output = output,
+                              .max_tokens = max_tokens});
+    same = linear_shapes_.end() - 1;
   }
   same->weights.push_back(weight.get());
   return weight;
@@ -260,29 +270,38 @@ Status CudaOps::FinishLoading() {
   DECANT_RETURN_IF_ERROR(status_);
   DECANT_RETURN_IF_ERROR(stream_.Synchronize());
   weight_upload_.reset();
-  return invariant_ ? Status() : TuneLinear();
+  return TuneLinear();
 }
 
 Status CudaOps::TuneLinear() {
   // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
-  DECANT_ASSIGN_OR_RETURN(
-      const DeviceBuffer input,
-      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
-  DECANT_ASSIGN_OR_RETURN(
-      const DeviceBuffer output,
-      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
-  return linear_->Tune(tune_cases_, input.data(), output.data());
-}
-
-size_t CudaOps::TuneBytes() const {
   size_t bytes = 0;
-  for (const CudaLinear::TuneCase& tune : tune_cases_) {
-    const CudaWeight& weight = *tune.weights.front();
-    bytes = std::max(bytes, static_cast<size_t>(tune.max_tokens) * sizeof(float) *
-                                static_cast<size_t>(std::max(weight.rows, weight.cols)));
+  for (const LinearShape& shape : linear_shapes_) {
+    bytes = std::max(bytes, static_cast<size_t>(shape.max_tokens) * sizeof(float) *
+                                static_cast<size_t>(std::max(shape.rows, shape.cols)));
   }
-  return bytes;
+  constexpr std::string_view kWhat = "choosing linear layers' algorithms";
+  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(bytes, kWhat));
+  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(bytes, kWhat));
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
+  if (invariant_) {
+    std::vector<InvariantLinear::TuneCase> cases;
+    for (const LinearShape& shape : linear_shapes_) {
+      cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
+      for (const LinearWeight* weight : shape.weights) {
+        cases.back().weights.push_back(&static_cast<const CudaPackedWeight*>(weight)->weight());
+      }
+    }
+    return invariant_->Tune(cases, input.data(), output.data());
+  }
+  std::vector<CudaLinear::TuneCase> cases;
+  for (const LinearShape& shape : linear_shapes_) {
+    cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
+    for (const LinearWeight* weight : shape.weights) {
+      cases.back().weights.push_back(static_cast<const CudaWeight*>(weight));
+    }
+  }
+  return linear_->Tune(cases, input.data(), output.data());
 }
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {

@@ -62,7 +62,7 @@ class CudaOps : public Ops {
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
 
-  /// Also chooses cuBLASLt's algorithms for the linear layers, by measurement.
+  /// Also chooses how the linear layers are computed, by measurement.
   Status FinishLoading() override;
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { Note(cache_.Poison(page, stream_)); }
@@ -117,6 +117,15 @@ class CudaOps : public Ops {
   int64_t workspace_bytes() const;
 
  private:
+  /// All weights of one shape that are used alike.
+  struct LinearShape {
+    std::vector<const LinearWeight*> weights;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    LinearOutput output = LinearOutput::kElement;
+    int32_t max_tokens = 0;
+  };
+
   CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
   Status Initialise();
 
@@ -139,7 +148,6 @@ class CudaOps : public Ops {
   std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
                                            LinearOutput output, int32_t max_tokens);
   Status TuneLinear();
-  size_t TuneBytes() const;
   /// `weight` in the form that the invariant linear layers take.
   std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
@@ -205,7 +213,7 @@ class CudaOps : public Ops {
   double samples_ = 0;                ///< Logits asked for in this step.
   AttentionWork attention_work_;
   OpsClock* attention_clock_ = nullptr;  ///< Marked between the two attention kernels.
-  std::vector<CudaLinear::TuneCase> tune_cases_;
+  std::vector<LinearShape> linear_shapes_;
   double layer_bytes_ = 0;
   double head_bytes_ = 0;
   mutable Status status_;

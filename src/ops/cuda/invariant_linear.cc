@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.h"
 #include "base/narrow.h"
 #include "ops/cuda/invariant_linear_kernel.h"
 #include "ops/cuda/invariant_linear_portable.h"
@@ -90,10 +91,29 @@ constexpr int32_t kMaxHandOverBytes = [] {
 }();
 constexpr int32_t kMaxGroups = 2;
 
+/// Token counts that plans are chosen for, and how many plans are measured for each.
+constexpr std::array<int32_t, 22> kTokenSteps = {1,   8,   16,  24,  32,  48,  64,  96,
+                                                 128, 160, 192, 256, 320, 384, 448, 512,
+                                                 544, 640, 768, 1024, 1536, 2048};
+constexpr size_t kTuneCandidates = 8;
+
+/// The next of kTokenSteps; tokens themselves beyond them.
+int32_t TokenStep(int32_t tokens) {
+  const auto* const step = std::ranges::lower_bound(kTokenSteps, tokens);
+  return step == kTokenSteps.end() ? tokens : *step;
+}
+
+LinearProblem ProblemOf(const PackedWeight& weight, int32_t tokens) {
+  return {.rows = weight.rows,
+          .cols = weight.cols,
+          .splits = LinearSplits(weight.rows, weight.cols),
+          .tokens = tokens};
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<InvariantLinear>> InvariantLinear::Create(CudaType type, int device,
-                                                                   cudaStream_t stream,
+                                                                   const CudaStream& stream,
                                                                    LinearKernels kernels) {
   std::unique_ptr<InvariantLinear> linear(new InvariantLinear(type, stream));
   if (kernels == LinearKernels::kPortable) return linear;
@@ -122,7 +142,7 @@ Status InvariantLinear::Prepare(int device) {
     pair.blocks = device_.multiprocessors / 2 * 2;
     pair.cluster = kLinearTiles[tile].multicast;
     pair.shared_bytes = kLinearSharedBytes;
-    const LaunchConfig launch(pair, stream_);
+    const LaunchConfig launch(pair, stream_.get());
     int pairs = 0;
     DECANT_RETURN_IF_ERROR(
         CudaStatus(cudaOccupancyMaxActiveClusters(&pairs, kernel, &launch.config),
@@ -156,16 +176,92 @@ Expected<PackedWeight> InvariantLinear::Pack(const void* elements, int64_t rows,
   DECANT_ASSIGN_OR_RETURN(
       weight.buffer,
       DeviceBuffer::Allocate(static_cast<size_t>(PackedLinearBytes(rows, cols)), "weights"));
-  LaunchPackLinear(elements, rows, cols, weight.buffer.data(), stream_);
+  LaunchPackLinear(elements, rows, cols, weight.buffer.data(), stream_.get());
   DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "packing weights"));
   return weight;
 }
 
+LinearPlan InvariantLinear::Plan(const PackedWeight& weight, int32_t tokens) {
+  LinearProblem problem = ProblemOf(weight, TokenStep(tokens));
+  auto& choices = chosen_[{weight.rows, weight.cols}];
+  auto choice = choices.find(problem.tokens);
+  if (choice == choices.end()) {
+    const std::vector<LinearChoice> ranked = RankLinearChoices(problem, device_);
+    DECANT_CHECK(!ranked.empty(), "no plan for a weight of {} x {} and {} tokens", weight.rows,
+                 weight.cols, tokens);
+    choice = choices.emplace(problem.tokens, ranked.front()).first;
+  }
+  problem.tokens = tokens;
+  const auto plan = PlanLinearWith(choice->second.tile, choice->second.room, problem, device_);
+  DECANT_CHECK(plan.has_value(), "a tile that suits {} tokens does not suit {}", choice->first,
+               tokens);
+  return *plan;
+}
+
+Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan& plan,
+                                          int32_t tokens, const void* input, void* output) {
+  constexpr int kRepeats = 3;
+  // Weights that were not read lately, as in a step.
+  const size_t products = std::clamp<size_t>(tune.weights.size(), 3, 8);
+  Status status;
+  const auto run = [&] {
+    for (size_t i = 0; i < products && status.ok(); ++i) {
+      status = RunPlan(plan, *tune.weights[i % tune.weights.size()], input, tokens, tune.output,
+                       output);
+    }
+  };
+  run();
+  DECANT_RETURN_IF_ERROR(status);
+  DECANT_RETURN_IF_ERROR(stream_.Synchronize());
+  DECANT_ASSIGN_OR_RETURN(const CudaGraph graph, CudaGraph::Record(stream_, run));
+  DECANT_RETURN_IF_ERROR(status);
+  DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
+  DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
+  double best = 0;
+  for (int i = 0; i < kRepeats; ++i) {
+    DECANT_RETURN_IF_ERROR(begin.Record(stream_));
+    DECANT_RETURN_IF_ERROR(graph.Launch(stream_));
+    DECANT_RETURN_IF_ERROR(end.Record(stream_));
+    DECANT_RETURN_IF_ERROR(end.Wait());
+    const double seconds = end.SecondsSince(begin);
+    if (i == 0 || seconds < best) best = seconds;
+  }
+  return best;
+}
+
+Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const void* input,
+                                void* output) {
+  const PackedWeight& first = *tune.weights.front();
+  const LinearProblem problem = ProblemOf(first, tokens);
+  std::vector<LinearChoice> candidates = RankLinearChoices(problem, device_);
+  if (candidates.size() > kTuneCandidates) candidates.resize(kTuneCandidates);
+  double best = 0;
+  for (const LinearChoice& candidate : candidates) {
+    const auto plan = PlanLinearWith(candidate.tile, candidate.room, problem, device_);
+    DECANT_ASSIGN_OR_RETURN(const double seconds, Measure(tune, *plan, tokens, input, output));
+    if (best != 0 && seconds >= best) continue;
+    best = seconds;
+    chosen_[{first.rows, first.cols}][TokenStep(tokens)] = candidate;
+  }
+  return {};
+}
+
+Status InvariantLinear::Tune(const std::vector<TuneCase>& cases, const void* input, void* output) {
+  if (kernels_ == LinearKernels::kPortable) return {};
+  chosen_.clear();
+  for (const TuneCase& tune : cases) {
+    for (const int32_t tokens : kTokenSteps) {
+      DECANT_RETURN_IF_ERROR(TuneOne(tune, std::min(tokens, tune.max_tokens), input, output));
+      if (tokens >= tune.max_tokens) break;
+    }
+  }
+  return {};
+}
+
 Status InvariantLinear::Run(const PackedWeight& weight, const void* input, int32_t tokens,
-                            LinearOutput kind, void* output) const {
+                            LinearOutput kind, void* output) {
   if (kernels_ == LinearKernels::kBest) {
-    return RunPlan(PlanLinear(weight.rows, weight.cols, tokens, device_), weight, input, tokens,
-                   kind, output);
+    return RunPlan(Plan(weight, tokens), weight, input, tokens, kind, output);
   }
   LaunchPortableLinear(
       type_,
@@ -180,7 +276,7 @@ Status InvariantLinear::Run(const PackedWeight& weight, const void* input, int32
                .token_tiles = 0,
                .run = 0,
                .longer_runs = 0}},
-      {.elements = input, .cols = weight.cols}, stream_);
+      {.elements = input, .cols = weight.cols}, stream_.get());
   return CudaStatus(cudaGetLastError(), "a linear layer");
 }
 
@@ -201,7 +297,7 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                             .merges_in_ring = plan.merges_in_ring,
                             .handed_over = handed_over_.data(),
                             .handed_flags = handed_flags_.As<uint32_t>()};
-  const LaunchConfig launch(plan, stream_);
+  const LaunchConfig launch(plan, stream_.get());
   std::array<void*, 2> parameters = {&map, &arguments};
   return CudaStatus(
       cudaLaunchKernelExC(&launch.config, LinearKernel(type_, plan.tile), parameters.data()),

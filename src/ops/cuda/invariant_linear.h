@@ -3,8 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "ops/cuda/device.h"
@@ -36,17 +39,33 @@ enum class LinearKernels {
 class InvariantLinear {
  public:
   /// `device` is the calling thread's. Errors: no room; what CUDA says.
+  /// The stream must outlive the object.
   static Expected<std::unique_ptr<InvariantLinear>> Create(
-      CudaType type, int device, cudaStream_t stream, LinearKernels kernels = LinearKernels::kBest);
+      CudaType type, int device, const CudaStream& stream,
+      LinearKernels kernels = LinearKernels::kBest);
 
   /// Packs `rows` x `cols` elements, row by row, in device memory, once earlier work of the stream
   /// has written them. cols: a multiple of 8. Does not wait.
   Expected<PackedWeight> Pack(const void* elements, int64_t rows, int64_t cols) const;
 
+  /// Weights of one shape, such as all layers' down projections.
+  struct TuneCase {
+    std::vector<const PackedWeight*> weights;
+    LinearOutput output = LinearOutput::kElement;
+    int32_t max_tokens = 0;
+  };
+  /// Measures which plans are fastest, for every shape among the cases and up to max_tokens tokens;
+  /// results do not depend on it. `input` must hold [max_tokens, largest cols] elements, `output`
+  /// [max_tokens, largest rows] floats; what they hold is lost. Waits for the device.
+  Status Tune(const std::vector<TuneCase>& cases, const void* input, void* output);
+
   /// output [tokens, weight.rows] = (or +=) input [tokens, weight.cols] * weight^T. Both 16-byte
   /// aligned. Does not wait.
   Status Run(const PackedWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
-             void* output) const;
+             void* output);
+
+  /// The plan that Run takes.
+  LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
 
   /// The same by a given plan and the kernels of 9.0, for tests and measurements.
   Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const void* input,
@@ -61,16 +80,23 @@ class InvariantLinear {
   std::string Describe() const;
 
  private:
-  InvariantLinear(CudaType type, cudaStream_t stream) : type_(type), stream_(stream) {}
+  using Shape = std::pair<int32_t, int32_t>;  // rows, cols
+
+  InvariantLinear(CudaType type, const CudaStream& stream) : type_(type), stream_(stream) {}
   /// For the kernels of 9.0.
   Status Prepare(int device);
+  Status TuneOne(const TuneCase& tune, int32_t tokens, const void* input, void* output);
+  Expected<double> Measure(const TuneCase& tune, const LinearPlan& plan, int32_t tokens,
+                           const void* input, void* output);
 
   const CudaType type_;
-  const cudaStream_t stream_;
+  const CudaStream& stream_;
   LinearKernels kernels_ = LinearKernels::kPortable;
   LinearDevice device_;
   DeviceBuffer handed_over_;
   DeviceBuffer handed_flags_;
+  /// By shape, and the most tokens that a choice is for: one of a few steps.
+  std::map<Shape, std::map<int32_t, LinearChoice>> chosen_;
 };
 
 }  // namespace decant

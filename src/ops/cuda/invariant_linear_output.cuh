@@ -8,157 +8,171 @@
 
 namespace decant {
 
-/// From the sums of products to the output. A group of four warps brings 32 tokens of its 64 weight
-/// rows at a time into shared memory, so that it can write rows of the output in long pieces.
-///
-/// The staged [32 tokens, 64 rows] fp32: row r of token t at r ^ 8 (t / 2 % 4), which keeps both the
-/// writing of sums as products hold them and the reading of rows free of bank conflicts.
+/// From the sums of products to the output. Each warp writes its own 16 weight rows of a group's 64,
+/// so that no warp waits for another; the code is short, since each launch runs it once and finds
+/// none of it in the instruction cache.
 
-inline constexpr int kStagedChunks = 4;  ///< of 8 tokens
-static_assert(kLinearStagingBytes == kStagedChunks * 8 * kLinearBlock * 4);
-
-/// Waits for the `threads` threads that use barrier `id`.
-__device__ inline void SyncThreads(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-/// Arrives at barrier `id` without waiting.
-__device__ inline void ArriveThreads(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-__device__ inline void StoreShared(uint32_t address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-
-__device__ inline float4 LoadShared4(uint32_t address) {
-  float4 value;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-
-/// One thread's four sums of 8 tokens, as GroupProduct leaves them, into the staged chunk `chunk`.
-__device__ inline void StageSums(uint32_t staging, int chunk, float4 sums) {
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32 % 4;
-  const int token = chunk * 8 + lane % 4 * 2;
-  const int row = (warp * 16 + lane / 4) ^ (lane % 4 * 8);
-  const uint32_t at = staging + (token * kLinearBlock + row) * 4;
-  const uint32_t at_8 = staging + (token * kLinearBlock + (row ^ 8)) * 4;
-  constexpr int kNextToken = kLinearBlock * 4;
-  StoreShared(at, sums.x);
-  StoreShared(at + kNextToken, sums.y);
-  StoreShared(at_8, sums.z);
-  StoreShared(at_8 + kNextToken, sums.w);
-}
-
-/// *out += sums, one addition an element. Without waiting where the hardware can do that.
-__device__ inline void AddRows(float4* out, float4 sums) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(out), "f"(sums.x),
-               "f"(sums.y), "f"(sums.z), "f"(sums.w)
-               : "memory");
-#else
-  const float4 before = *out;
-  *out = make_float4(before.x + sums.x, before.y + sums.y, before.z + sums.z, before.w + sums.w);
-#endif
-}
-
-__device__ inline void AddRow(float* out, float sum) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(out), "f"(sum) : "memory");
-#else
-  *out += sum;
-#endif
-}
-
-/// Four consecutive rows of one token.
-template <typename T>
-__device__ inline void WriteRows(LinearOutput kind, char* out, float4 sums) {
-  if (kind == LinearOutput::kElement) {
-    const typename Element<T>::Pair pairs[2] = {Element<T>::FromFloat2(sums.x, sums.y),
-                                                Element<T>::FromFloat2(sums.z, sums.w)};
-    *reinterpret_cast<uint2*>(out) = *reinterpret_cast<const uint2*>(pairs);
-  } else if (kind == LinearOutput::kAdd) {
-    AddRows(reinterpret_cast<float4*>(out), sums);
+/// *out = or += sum.
+template <LinearOutput kKind>
+__device__ inline void WriteFloat(float* out, float sum) {
+  if constexpr (kKind == LinearOutput::kFloat) {
+    *out = sum;
   } else {
-    *reinterpret_cast<float4*>(out) = sums;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    // Nobody else adds to the element, so there is one order; and nobody waits for the old value.
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(out), "f"(sum) : "memory");
+#else
+    *out += sum;
+#endif
   }
 }
 
-/// One row of one token, where rows do not come in fours.
-template <typename T>
-__device__ inline void WriteRow(LinearOutput kind, char* out, float sum) {
-  if (kind == LinearOutput::kElement) {
-    *reinterpret_cast<T*>(out) = Element<T>::From(sum);
-  } else if (kind == LinearOutput::kAdd) {
-    AddRow(reinterpret_cast<float*>(out), sum);
-  } else {
-    *reinterpret_cast<float*>(out) = sum;
-  }
-}
-
-/// Where the threads of a group write: each four rows of every eighth token.
+/// Where a thread of a group of four warps writes. Its sums of 8 tokens are four, as GroupProduct
+/// leaves them: row lane / 4 of the warp's 16 rows at tokens 2 (lane % 4) and the next, then row + 8
+/// at the same tokens.
 template <typename T>
 class OutputRows {
  public:
-  /// Rows from first_row. The staged chunks that follow each other hold tokens `step` chunks apart.
-  __device__ OutputRows(const LinearArguments& args, int first_row, int step)
+  /// For 64 rows from first_row. staging: kLinearStagingBytes of shared memory, the group's.
+  __device__ OutputRows(const LinearArguments& args, int first_row, uint32_t staging)
       : args_(args),
-        bytes_(args.kind == LinearOutput::kElement ? sizeof(T) : sizeof(float)),
-        row_(first_row + static_cast<int>(threadIdx.x) % kPieces * 4),
-        thread_token_(threadIdx.x % kLinearGroupThreads / kPieces),
-        step_(step),
-        token_bytes_(static_cast<int64_t>(args.rows) * bytes_) {}
+        warp_row_(first_row + static_cast<int>(threadIdx.x) / 32 % 4 * 16),
+        staging_(staging + threadIdx.x / 32 % 4 * kWarpStagingBytes) {}
 
-  /// Writes `chunks` staged chunks: chunk i holds the tokens from first_token + 8 * step * i. What
-  /// stands out of the output is left out. All threads of the group call it; `barrier` is theirs.
-  __device__ void Write(uint32_t staging, int first_token, int chunks, int barrier) const {
-    SyncThreads(barrier, kLinearGroupThreads);
-    if (row_ < args_.rows) {
-      const int token = first_token + thread_token_;
-      char* out = static_cast<char*>(args_.output) + token * token_bytes_ +
-                  static_cast<int64_t>(row_) * bytes_;
-      if (args_.rows % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < kStagedChunks; ++i) {
-          if (i < chunks && token + i * 8 * step_ < args_.tokens) {
-            WriteRows<T>(args_.kind, out + i * 8 * step_ * token_bytes_, Staged(staging, i));
-          }
-        }
-      } else {
-#pragma unroll 1
-        for (int i = 0; i < chunks && token + i * 8 * step_ < args_.tokens; ++i) {
-          const float4 sums = Staged(staging, i);
-          char* at = out + i * 8 * step_ * token_bytes_;
-          WriteRow<T>(args_.kind, at, sums.x);
-          if (row_ + 1 < args_.rows) WriteRow<T>(args_.kind, at + bytes_, sums.y);
-          if (row_ + 2 < args_.rows) WriteRow<T>(args_.kind, at + 2 * bytes_, sums.z);
-          if (row_ + 3 < args_.rows) WriteRow<T>(args_.kind, at + 3 * bytes_, sums.w);
-        }
-      }
+  /// Writes chunks of 8 tokens, of which the first begins at first_token, each next one `stride`
+  /// tokens later. get(i) gives the thread's four sums of chunk i. What stands out of the output is
+  /// left out. All threads of a warp call it.
+  template <int kChunks, typename Get>
+  __device__ void Write(int first_token, int stride, Get&& get) const {
+    if (args_.kind == LinearOutput::kElement) {
+      WriteElements<kChunks>(first_token, stride, get);
+    } else if (args_.kind == LinearOutput::kAdd) {
+      WriteFloats<LinearOutput::kAdd, kChunks>(first_token, stride, get);
+    } else {
+      WriteFloats<LinearOutput::kFloat, kChunks>(first_token, stride, get);
     }
-    SyncThreads(barrier, kLinearGroupThreads);
   }
 
  private:
-  static constexpr int kPieces = kLinearBlock / 4;  ///< of a staged token
+  static constexpr int kWarpStagingBytes = kLinearStagingBytes / 4;
+  static constexpr int kTokenBytes = 16 * sizeof(T);
 
-  __device__ float4 Staged(uint32_t staging, int chunk) const {
-    const int swizzle = thread_token_ / 2 % 4 * 8;
-    const int row = (static_cast<int>(threadIdx.x) % kPieces * 4) ^ swizzle;
-    return LoadShared4(staging + ((chunk * 8 + thread_token_) * kLinearBlock + row) * 4);
+  /// Straight from registers: eight rows of a token are one sector of memory.
+  template <LinearOutput kKind, int kChunks, typename Get>
+  __device__ void WriteFloats(int first_token, int stride, Get& get) const {
+    const int lane = threadIdx.x % 32;
+    const int row = warp_row_ + lane / 4;
+    const int token = first_token + lane % 4 * 2;
+    const int left = args_.tokens - token;
+    const bool here = row < args_.rows;
+    const bool here_8 = row + 8 < args_.rows;
+    float* out = static_cast<float*>(args_.output) + static_cast<int64_t>(token) * args_.rows + row;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const float4 sums = get(i);
+      if (left > i * stride) {
+        if (here) WriteFloat<kKind>(out, sums.x);
+        if (here_8) WriteFloat<kKind>(out + 8, sums.z);
+      }
+      if (left > i * stride + 1) {
+        if (here) WriteFloat<kKind>(out + args_.rows, sums.y);
+        if (here_8) WriteFloat<kKind>(out + args_.rows + 8, sums.w);
+      }
+      out += static_cast<int64_t>(stride) * args_.rows;
+    }
   }
 
+  /// Two chunks at a time are turned in shared memory, where they are rows of 16 elements for 16
+  /// tokens; half h of token t at place h ^ (t / 4 % 2), which leaves no bank conflicts.
+  template <int kChunks, typename Get>
+  __device__ void WriteElements(int first_token, int stride, Get& get) const {
+    const int lane = threadIdx.x % 32;
+    const uint32_t to = staging_ + Place(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    const uint32_t from = staging_ + Place(lane / 2, lane % 2);
+    const int token = first_token + lane / 16 * stride + lane / 2 % 8;
+    const int row = warp_row_ + lane % 2 * 8;
+    T* out = static_cast<T*>(args_.output) + static_cast<int64_t>(token) * args_.rows + row;
+#pragma unroll
+    for (int i = 0; i < kChunks; i += 2) {
+      const float4 low = get(i);
+      const float4 high = i + 1 < kChunks ? get(i + 1) : make_float4(0, 0, 0, 0);
+      // Two places in turn: what is read was written since the last but one was.
+      const uint32_t place = i / 2 % 2 * 16 * kTokenBytes;
+      StoreTurned(to + place, low, high);
+      __syncwarp();
+      const bool real = i + 1 < kChunks || lane < 16;
+      if (real && token + i * stride < args_.tokens) WriteEight(out, row, from + place);
+      out += 2 * static_cast<int64_t>(stride) * args_.rows;
+    }
+    __syncwarp();
+  }
+
+  /// Eight rows of a token from shared memory.
+  __device__ void WriteEight(T* out, int row, uint32_t from) const {
+    if (args_.rows % 8 == 0) {
+      if (row >= args_.rows) return;
+      uint4 eight;
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(eight.x), "=r"(eight.y), "=r"(eight.z), "=r"(eight.w)
+                   : "r"(from)
+                   : "memory");
+      *reinterpret_cast<uint4*>(out) = eight;
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < 8 && row + i < args_.rows; ++i) {
+      uint16_t bits;
+      asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(from + 2 * i) : "memory");
+      reinterpret_cast<uint16_t*>(out)[i] = bits;
+    }
+  }
+
+  __device__ static uint32_t Place(int token, int half) {
+    return token * kTokenBytes + (half ^ token / 4 % 2) * (kTokenBytes / 2);
+  }
+
+  /// Stores what a warp holds of 16 rows and 16 tokens as rows of a token.
+  __device__ static void StoreTurned(uint32_t to, float4 low, float4 high) {
+    const auto pack = [](float first, float second) {
+      const typename Element<T>::Pair pair = Element<T>::FromFloat2(first, second);
+      return *reinterpret_cast<const uint32_t*>(&pair);
+    };
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(pack(low.x, low.y)), "r"(pack(low.z, low.w)), "r"(pack(high.x, high.y)),
+                 "r"(pack(high.z, high.w))
+                 : "memory");
+#else
+    StorePairs(to, {pack(low.x, low.y), pack(low.z, low.w), pack(high.x, high.y),
+                    pack(high.z, high.w)});
+#endif
+  }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 900
+  struct Four {
+    uint32_t values[4];
+  };
+
+  /// The same without the instruction for it, element by element.
+  __device__ static void StorePairs(uint32_t to, const Four& pairs) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t start = to - Place(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int second = 0; second < 2; ++second) {
+        const uint32_t at =
+            start + Place(i / 2 * 8 + lane % 4 * 2 + second, i % 2) + lane / 4 * sizeof(T);
+        const auto bits = static_cast<uint16_t>(pairs.values[i] >> (16 * second));
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(bits) : "memory");
+      }
+    }
+  }
+#endif
+
   const LinearArguments& args_;
-  const int bytes_;
-  const int row_;
-  const int thread_token_;
-  const int step_;
-  const int64_t token_bytes_;
+  const int warp_row_;
+  const uint32_t staging_;
 };
 
 }  // namespace decant

@@ -1,6 +1,8 @@
 #include "ops/cuda/invariant_linear_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/narrow.h"
@@ -18,6 +20,37 @@ constexpr int32_t kUncutRowBlocks = 110;
 
 /// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB more.
 constexpr int32_t kSharedBytesHalf = 113 * 1024;
+
+/// What costs on an H200, in cycles of a multiprocessor; to rank plans by.
+double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
+                      const LinearDevice& device) {
+  constexpr double kLaunch = 3000;           // until the first product
+  constexpr double kShortestStep = 180;      // a column block's products, one after another
+  constexpr double kCyclesPerToken = 2;      // products of a row block and a column block
+  constexpr double kIngestBytes = 56;        // a cycle, into a multiprocessor
+  constexpr double kMemoryBytes = 2400;      // a cycle, into all of them
+  constexpr double kMerge = 1500;
+  constexpr double kOutput = 800;            // of a tile
+  constexpr double kOutputPerToken = 8;
+  const LinearTile& tile = kLinearTiles[plan.tile];
+  const LinearCut& cut = plan.cut;
+  const double step = std::max({kShortestStep, tile.row_blocks() * tile.tokens * kCyclesPerToken,
+                                tile.stage_bytes() / kIngestBytes});
+  const double output = kOutput + kOutputPerToken * tile.tokens * tile.blocks;
+  double cycles = kLaunch;
+  if (tile.mode == LinearMode::kCluster) {
+    const double waves = CeilDiv(plan.blocks, device.multiprocessors);
+    const double columns = CeilDiv(cut.column_blocks, cut.splits);
+    cycles += waves * (columns * step + kMerge + output);
+  } else {
+    const int32_t workers = plan.blocks / tile.multicast;
+    const double tiles = static_cast<double>(cut.tiles()) / workers;
+    const double rounds = tile.mode == LinearMode::kChain ? tiles : std::ceil(tiles);
+    cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : output)) + output;
+  }
+  const double bytes = 2.0 * problem.rows * problem.cols;
+  return std::max(cycles, kLaunch + bytes / kMemoryBytes) + 0.1 * cycles;
+}
 
 }  // namespace
 
@@ -82,15 +115,19 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
   return plan;
 }
 
-LinearPlan PlanLinear(int32_t rows, int32_t cols, int32_t tokens, const LinearDevice& device) {
-  const LinearProblem problem{
-      .rows = rows, .cols = cols, .splits = LinearSplits(rows, cols), .tokens = tokens};
+std::vector<LinearChoice> RankLinearChoices(const LinearProblem& problem,
+                                            const LinearDevice& device) {
+  std::vector<std::pair<double, LinearChoice>> ranked;
   for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
-    const auto plan = PlanLinearWith(tile, LinearRoom::kWhole, problem, device);
-    if (plan && kLinearTiles[tile].tokens >= std::min(tokens, 64)) return *plan;
+    for (const LinearRoom room : {LinearRoom::kHalf, LinearRoom::kWhole}) {
+      const auto plan = PlanLinearWith(tile, room, problem, device);
+      if (plan) ranked.push_back({EstimateCycles(*plan, problem, device), {tile, room}});
+    }
   }
-  DECANT_CHECK(false, "no tile for a weight of {} x {} and {} tokens", rows, cols, tokens);
-  return {};
+  std::ranges::stable_sort(ranked, {}, &std::pair<double, LinearChoice>::first);
+  std::vector<LinearChoice> choices;
+  for (const auto& [cycles, choice] : ranked) choices.push_back(choice);
+  return choices;
 }
 
 }  // namespace decant

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "ops/cuda/invariant_linear_tiles.h"
 
@@ -53,8 +54,15 @@ int32_t LinearSplits(int32_t rows, int32_t cols);
 std::optional<LinearPlan> PlanLinearWith(int32_t tile, LinearRoom room,
                                          const LinearProblem& problem, const LinearDevice& device);
 
-/// The plan that is expected to be fastest. tokens >= 1.
-LinearPlan PlanLinear(int32_t rows, int32_t cols, int32_t tokens, const LinearDevice& device);
+/// A way to compute products of a weight.
+struct LinearChoice {
+  int32_t tile = 0;
+  LinearRoom room = LinearRoom::kWhole;
+};
+
+/// All choices that have a plan, those first that are expected to be fastest.
+std::vector<LinearChoice> RankLinearChoices(const LinearProblem& problem,
+                                            const LinearDevice& device);
 
 /// Bytes of a packed weight.
 int64_t PackedLinearBytes(int64_t rows, int64_t cols);

@@ -34,14 +34,17 @@ std::vector<LinearLayer> AllLayers() {
 template <LinearMode kMode>
 void CheckWalk(const LinearPlan& plan) {
   const LinearCut& cut = plan.cut;
-  const int32_t workers = plan.blocks / kLinearTiles[plan.tile].multicast;
+  const bool clustered = kMode == LinearMode::kCluster;
+  const int32_t workers = plan.blocks / plan.cluster * (clustered ? cut.splits : 1);
   std::vector<int> visits(static_cast<size_t>(cut.tiles()) * cut.column_blocks, 0);
   bool handed_over = false;  // by the worker before
   for (int32_t worker = 0; worker < workers; ++worker) {
     bool takes = false;
     bool gives = false;
     bool first = true;
-    for (LinearWalk<kMode> walk(cut, worker, workers); walk.valid(); walk.Next()) {
+    for (LinearWalk<kMode> walk(cut, clustered ? worker / cut.splits : worker, workers,
+                                clustered ? worker % cut.splits : 0);
+         walk.valid(); walk.Next()) {
       ASSERT_GE(walk.row_tile(), 0);
       ASSERT_LT(walk.row_tile(), cut.row_tiles);
       ASSERT_GE(walk.token_tile(), 0);
@@ -124,9 +127,13 @@ TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
 TEST(InvariantLinearPlan, ThereIsAPlanForEverything) {
   for (const LinearDevice& device : {kH200, kSmall}) {
     for (const LinearLayer& layer : AllLayers()) {
-      for (int32_t tokens = 1; tokens <= 2048; tokens += tokens < 600 ? 1 : 61) {
-        const LinearPlan plan = PlanLinear(layer.rows, layer.cols, tokens, device);
-        ASSERT_GT(plan.blocks, 0) << layer.rows << " x " << layer.cols << ", " << tokens;
+      for (int32_t tokens = 1; tokens <= 2048; tokens += tokens < 64 ? 1 : 61) {
+        const LinearProblem problem{.rows = layer.rows,
+                                    .cols = layer.cols,
+                                    .splits = LinearSplits(layer.rows, layer.cols),
+                                    .tokens = tokens};
+        ASSERT_FALSE(RankLinearChoices(problem, device).empty())
+            << layer.rows << " x " << layer.cols << ", " << tokens;
       }
     }
   }

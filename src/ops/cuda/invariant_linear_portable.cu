@@ -118,16 +118,10 @@ __global__ void __launch_bounds__(kThreads)
     range_end = args.cut.RangeBegin(range + 1);
   }
   __syncthreads();  // the ring becomes staging
-  const OutputRows<T> output(args, blockIdx.x * kLinearBlock, 1);
-#pragma unroll
-  for (int first = 0; first < Tile::kChunks; first += kStagedChunks) {
-#pragma unroll
-    for (int i = 0; i < kStagedChunks && first + i < Tile::kChunks; ++i) {
-      const float* at = total[first + i];
-      StageSums(ring, i, make_float4(at[0], at[1], at[2], at[3]));
-    }
-    output.Write(ring, first_token + first * 8, min(kStagedChunks, Tile::kChunks - first), 1);
-  }
+  const OutputRows<T> output(args, blockIdx.x * kLinearBlock, ring);
+  output.template Write<Tile::kChunks>(first_token, 8, [&](int i) {
+    return make_float4(total[i][0], total[i][1], total[i][2], total[i][3]);
+  });
 }
 
 template <typename T, int kTokens>

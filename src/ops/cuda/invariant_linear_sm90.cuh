@@ -51,6 +51,7 @@ struct LinearShared {
   uint32_t barriers;
   int32_t stages;
 
+  /// A stage's data has come; all have read it; the ranges' sums have come.
   __device__ uint32_t full(int stage) const { return barriers + 8 * stage; }
   __device__ uint32_t empty(int stage) const { return barriers + 8 * (stages + stage); }
   __device__ uint32_t merged() const { return barriers + 16 * stages; }
@@ -88,18 +89,22 @@ __device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_
   return shared;
 }
 
-/// Where the blocks of threads of a grid stand: `worker` walks, `rank` is the place in a cluster
-/// that shares the input.
 template <class Traits>
-__device__ inline LinearWalk<Traits::kTile.mode> MakeWalk(const LinearArguments& args) {
-  return LinearWalk<Traits::kTile.mode>(args.cut, blockIdx.x / Traits::kMulticast,
-                                        gridDim.x / Traits::kMulticast);
+using WalkOf = LinearWalk<Traits::kTile.mode>;
+
+template <class Traits>
+__device__ inline WalkOf<Traits> MakeWalk(const LinearArguments& args) {
+  constexpr bool kClusters = Traits::kTile.mode == LinearMode::kCluster || Traits::kMulticast > 1;
+  return WalkOf<Traits>(args.cut, kClusters ? ClusterIndex() : static_cast<int>(blockIdx.x),
+                        gridDim.x / Traits::kMulticast, kClusters ? ClusterRank() : 0);
 }
 
 template <class Traits>
-__device__ inline int FirstRowBlock(const LinearWalk<Traits::kTile.mode>& walk, int rank) {
+__device__ inline int FirstRowBlock(const WalkOf<Traits>& walk, int rank) {
   return (walk.row_tile() * Traits::kMulticast + rank) * Traits::kRowBlocks;
 }
+
+inline constexpr int kFillBytesPerTick = 40;
 
 /// Fetches the weight's blocks. They do not depend on earlier kernels, so the ring is filled while
 /// those still run.
@@ -109,6 +114,10 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
   const uint64_t policy = args.streams_weight ? EvictFirstPolicy() : EvictNormalPolicy();
   const int last_block = (args.rows - 1) / kLinearBlock;
   RingPlace place{.stage = 0, .parity = 1};
+  // The first turn of the ring goes no faster than twice what memory gives a multiprocessor: the
+  // copy engine takes orders in turn, and the input's must not wait behind all of the ring's.
+  constexpr int kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
+  int next_tick = static_cast<int>(clock());
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
     const int first_block = FirstRowBlock<Traits>(walk, rank);
     const char* source[Traits::kRowBlocks];
@@ -123,6 +132,8 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
       const uint32_t full = shared.full(place.stage);
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
       WaitBarrier(shared.empty(place.stage), place.parity);
+      while (static_cast<int>(clock()) - next_tick < 0) continue;
+      next_tick = static_cast<int>(clock()) + kTicksPerStage;
       ArriveExpecting(full, Traits::kStageBytes);
 #pragma unroll
       for (int i = 0; i < Traits::kRowBlocks; ++i) {
@@ -185,6 +196,25 @@ __device__ inline void PinSums(LinearSums<Traits>& sums) {
   }
 }
 
+__device__ inline float4 LoadShared4(uint32_t address) {
+  float4 value;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
+/// Waits for the `threads` threads that use barrier `id`.
+__device__ inline void SyncThreads(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Arrives at barrier `id` without waiting.
+__device__ inline void ArriveThreads(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 template <class Traits>
 __device__ inline void ReleaseStage(const LinearShared& shared, int stage) {
   if (threadIdx.x % kLinearGroupThreads != 0) return;
@@ -207,6 +237,7 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
   constexpr int kProductTokens = Traits::kTile.product_tokens();
   int previous = 0;
   PinSums<Traits>(sums);
+#pragma unroll 1
   for (int i = 0; i < count; ++i) {
     WaitBarrier(shared.full(place.stage), place.parity);
     const uint32_t stage = shared.ring + place.stage * Traits::kStageBytes;
@@ -255,19 +286,11 @@ __device__ inline void WriteTile(LinearSums<Traits>& sums, const LinearArguments
   for (int block = 0; block < Traits::kBlocks; ++block) {
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
-    const OutputRows<typename Traits::Type> output(args, row, 1);
-#pragma unroll
-    for (int first = 0; first < Traits::kChunks; first += kStagedChunks) {
-      if (first_token + first * 8 >= args.tokens) continue;
-#pragma unroll
-      for (int i = 0; i < kStagedChunks; ++i) {
-        if (first + i >= Traits::kChunks) continue;
-        const float* at = sums[block] + (first + i) * 4;
-        StageSums(group.staging, i, make_float4(at[0], at[1], at[2], at[3]));
-      }
-      output.Write(group.staging, first_token + first * 8,
-                   min(kStagedChunks, Traits::kChunks - first), group.barrier());
-    }
+    const OutputRows<typename Traits::Type> output(args, row, group.staging);
+    output.template Write<Traits::kChunks>(first_token, 8, [&](int i) {
+      const float* at = sums[block] + i * 4;
+      return make_float4(at[0], at[1], at[2], at[3]);
+    });
   }
 }
 
@@ -303,7 +326,7 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
                                         const LinearGroup& group) {
   const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
-  const int rank = static_cast<int>(blockIdx.x) % splits;
+  const int rank = static_cast<int>(ClusterRank());
   const int first_token = walk.token_tile() * Traits::kTokens;
   const int chunks = min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
   const int thread = threadIdx.x % kLinearGroupThreads;
@@ -339,20 +362,16 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
   WaitBarrier(shared.merged(), 0);
   const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) return;
-  const OutputRows<typename Traits::Type> output(args, row, splits);
-  for (int first = 0; first < owned; first += kStagedChunks) {
-    const int staged = min(kStagedChunks, owned - first);
-    for (int i = 0; i < staged; ++i) {
-      const uint32_t from = group_merge + (first + i) * splits * kSumBytes;
-      float4 sum = LoadShared4(from);
-      for (int range = 1; range < splits; ++range) {
-        const float4 next = LoadShared4(from + range * kSumBytes);
-        sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-      }
-      StageSums(group.staging, i, sum);
+  const OutputRows<typename Traits::Type> output(args, row, group.staging);
+#pragma unroll 1
+  for (int i = 0; i < owned; ++i) {
+    const uint32_t from = group_merge + i * splits * kSumBytes;
+    float4 sum = LoadShared4(from);
+    for (int range = 1; range < splits; ++range) {
+      const float4 next = LoadShared4(from + range * kSumBytes);
+      sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
     }
-    output.Write(group.staging, first_token + (rank + first * splits) * 8, staged,
-                 group.barrier());
+    output.template Write<1>(first_token + (rank + i * splits) * 8, 0, [&](int) { return sum; });
   }
 }
 
@@ -453,16 +472,20 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
   }
 }
 
-/// By one warp.
+/// By one thread of each warp: an initialisation takes its time, and those of one warp follow each
+/// other.
 template <class Traits>
 __device__ inline void InitBarriers(const LinearArguments& args, const LinearShared& shared) {
-  for (int stage = static_cast<int>(threadIdx.x) % 32; stage < shared.stages; stage += 32) {
-    InitBarrier(shared.full(stage), 1);
-    InitBarrier(shared.empty(stage), Traits::kReaders * Traits::kMulticast);
+  constexpr int kWarps = Traits::kThreads / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll 1
+  for (int i = warp; i < 2 * shared.stages; i += kWarps) {
+    const bool full = i < shared.stages;  // the full barriers, then the empty ones
+    InitBarrier(shared.full(0) + 8 * i, full ? 1 : Traits::kReaders * Traits::kMulticast);
   }
-  if (Traits::kTile.mode == LinearMode::kCluster && threadIdx.x % 32 == 0) {
-    const int rank = static_cast<int>(blockIdx.x) % args.cut.splits;
+  if (Traits::kTile.mode == LinearMode::kCluster && warp == kWarps - 1) {
     const auto walk = MakeWalk<Traits>(args);
+    const int rank = static_cast<int>(ClusterRank());
     const int chunks =
         min(Traits::kChunks, (args.tokens - walk.token_tile() * Traits::kTokens + 7) / 8);
     const int owned = max(0, (chunks - rank + args.cut.splits - 1) / args.cut.splits);
@@ -471,7 +494,6 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
                     owned * args.cut.splits * Traits::kGroups * kLinearGroupThreads * 16);
   }
   FenceBarrierInit();
-  __syncwarp();
 }
 
 template <class Traits>
@@ -485,29 +507,23 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
   // One value for the warp, and the compiler knows.
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   constexpr int kCopyWarp = Traits::kGroups * 4;
-  constexpr int kStartBarrier = 15;
-  const int rank = kShares ? static_cast<int>(ClusterRank()) : 0;
+  if (threadIdx.x % 32 == 0) InitBarriers<Traits>(args, shared);
+  __syncthreads();
   // Where sums meet in the ring, blocks arrive once they are done with it.
-  const bool arrives = kShares || (kMode == LinearMode::kCluster && !args.merges_in_ring);
-  if (warp == kCopyWarp) {
-    // Weights come through barriers of this block only, so their warp waits for no other thread.
-    InitBarriers<Traits>(args, shared);
-    ArriveThreads(kStartBarrier, Traits::kThreads);
-    if (arrives) ArriveAtCluster();
-  } else {
-    SyncThreads(kStartBarrier, Traits::kThreads);
-    if (arrives) ArriveAtCluster();
-    if constexpr (kShares) WaitForCluster();
-  }
+  if (kShares || (kMode == LinearMode::kCluster && !args.merges_in_ring)) ArriveAtClusterRelaxed();
+  const int rank = kShares ? static_cast<int>(ClusterRank()) : 0;
   cudaTriggerProgrammaticLaunchCompletion();
 
   if (warp >= kCopyWarp) {
     if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    // Weights come through barriers of this block only: their warp need not know that the other
+    // blocks have started.
     if (warp == kCopyWarp) {
       if (threadIdx.x % 32 == 0) FetchWeights<Traits>(args, shared, rank);
       __syncwarp();
-      if constexpr (kShares) WaitForCluster();
-    } else if (warp == kCopyWarp + 1) {
+    }
+    if constexpr (kShares) WaitForCluster();
+    if (warp == kCopyWarp + 1) {
       if (threadIdx.x % 32 == 0) {
         WaitForEarlierKernels();
         FetchInput<Traits>(&input, args, shared, rank);
@@ -522,6 +538,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
         .rows = Traits::kTile.ping_pong ? 0 : index,
         .staging = shared.staging + index * kLinearStagingBytes,
     };
+    if constexpr (kShares) WaitForCluster();
     WaitForEarlierKernels();
     if constexpr (kMode == LinearMode::kCluster) {
       ComputeClustered<Traits>(args, shared, group);

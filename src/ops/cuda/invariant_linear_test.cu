@@ -111,6 +111,7 @@ DeviceArray<T> Allocate(int64_t count) {
 template <typename T>
 std::vector<T> Download(const T* memory, int64_t count) {
   std::vector<T> values(static_cast<size_t>(count));
+  Require(cudaDeviceSynchronize());
   Require(cudaMemcpy(values.data(), memory, values.size() * sizeof(T), cudaMemcpyDeviceToHost));
   return values;
 }
@@ -122,6 +123,9 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
       GTEST_SKIP() << "no CUDA device here";
     }
+    auto stream = CudaStream::Create();
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    stream_ = std::move(stream).value();
     const Case& c = GetParam();
     most_tokens_ = static_cast<int32_t>(std::min<int64_t>(2048, kMostOutputs / c.rows));
     source_ = Allocate<uint16_t>(int64_t{c.rows} * c.cols);
@@ -139,18 +143,18 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     if (!IsSkipped()) EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  static void Fill(uint64_t seed, int64_t count, uint16_t* out) {
+  void Fill(uint64_t seed, int64_t count, uint16_t* out) const {
     if (GetParam().type == CudaType::kF16) {
-      FillElements<<<512, 256>>>(seed, count, reinterpret_cast<__half*>(out));
+      FillElements<<<512, 256, 0, stream_.get()>>>(seed, count, reinterpret_cast<__half*>(out));
     } else {
-      FillElements<<<512, 256>>>(seed, count, reinterpret_cast<__nv_bfloat16*>(out));
+      FillElements<<<512, 256, 0, stream_.get()>>>(seed, count, reinterpret_cast<__nv_bfloat16*>(out));
     }
     Require(cudaGetLastError());
   }
 
   void Create(LinearKernels kernels) {
     const Case& c = GetParam();
-    auto linear = InvariantLinear::Create(c.type, 0, nullptr, kernels);
+    auto linear = InvariantLinear::Create(c.type, 0, stream_, kernels);
     ASSERT_TRUE(linear.ok()) << linear.status().message();
     linear_ = std::move(linear).value();
     auto weight = linear_->Pack(source_.get(), c.rows, c.cols);
@@ -172,14 +176,15 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   /// Gathers `tokens` input rows at random, with NaN behind them.
   void MakeBatch(int32_t tokens) {
     tokens_ = tokens;
+    Require(cudaDeviceSynchronize());
     std::vector<int32_t> rows(tokens + 1, -1);
     for (int32_t i = 0; i < tokens; ++i) rows[i] = static_cast<int32_t>(rng_.Below(draw_++, kRows));
     Require(cudaMemcpy(batch_rows_.get(), rows.data(), rows.size() * sizeof(int32_t),
                        cudaMemcpyHostToDevice));
-    GatherRows<<<static_cast<unsigned>(tokens + 1), 256>>>(
+    GatherRows<<<static_cast<unsigned>(tokens + 1), 256, 0, stream_.get()>>>(
         inputs_.get(), batch_rows_.get(), GetParam().cols, batch_.get());
     Require(cudaGetLastError());
-    Require(cudaMemset(output_.get(), 0xff, OutputBytes() + kGuardBytes));
+    Require(cudaMemsetAsync(output_.get(), 0xff, OutputBytes() + kGuardBytes, stream_.get()));
   }
 
   size_t OutputBytes() const {
@@ -189,8 +194,8 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   /// The batch's outputs are the bits of its rows alone, and nothing is written behind them.
   void ExpectAlone(const std::string& what) {
     const Case& c = GetParam();
-    Require(cudaMemset(difference_.get(), 0, sizeof(Difference)));
-    CountDifferences<<<512, 256>>>(reinterpret_cast<const uint32_t*>(output_.get()),
+    Require(cudaMemsetAsync(difference_.get(), 0, sizeof(Difference), stream_.get()));
+    CountDifferences<<<512, 256, 0, stream_.get()>>>(reinterpret_cast<const uint32_t*>(output_.get()),
                                    reinterpret_cast<const uint32_t*>(alone_.get()),
                                    batch_rows_.get(), tokens_, c.rows, difference_.get());
     Require(cudaGetLastError());
@@ -223,6 +228,7 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   DeviceArray<int32_t> batch_rows_;
   DeviceArray<float> output_, alone_;
   DeviceArray<Difference> difference_;
+  CudaStream stream_;
   std::unique_ptr<InvariantLinear> linear_;
   PackedWeight weight_;
 
@@ -337,6 +343,17 @@ TEST_P(InvariantLinearTest, OtherOutputsFollowFromTheSums) {
       EXPECT_EQ(wrong, 0) << tokens << " tokens";
     }
   }
+}
+
+TEST_P(InvariantLinearTest, MeasuringChangesNoBits) {
+  ASSERT_NO_FATAL_FAILURE(Create(LinearKernels::kBest));
+  ASSERT_NO_FATAL_FAILURE(ComputeAlone());
+  ASSERT_NO_FATAL_FAILURE(MakeBatch(most_tokens_));
+  const Status status = linear_->Tune(
+      {{.weights = {&weight_}, .output = LinearOutput::kFloat, .max_tokens = most_tokens_}},
+      batch_.get(), output_.get());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_NO_FATAL_FAILURE(ExpectInvariant());
 }
 
 TEST_P(InvariantLinearTest, ProductsThatOverlapDoNotDisturbEachOther) {

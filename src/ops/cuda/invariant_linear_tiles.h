@@ -91,8 +91,8 @@ inline constexpr int32_t kLinearGroupThreads = 128;
 /// Shared memory that a block of threads may have on compute capability 9.0.
 inline constexpr int32_t kLinearSharedBytes = 227 * 1024;
 
-/// Shared memory through which a group writes its output: 32 tokens of 64 rows in fp32.
-inline constexpr int32_t kLinearStagingBytes = 32 * kLinearBlock * 4;
+/// Shared memory through which a group turns its output: 16 tokens of 64 rows, twice.
+inline constexpr int32_t kLinearStagingBytes = 2 * 16 * kLinearBlock * 2;
 
 /// Bytes of shared memory where the ranges' sums of a tile meet, in each block of the cluster.
 constexpr int32_t LinearMergeBytes(const LinearTile& tile, int32_t splits) {
@@ -128,16 +128,16 @@ struct LinearCut {
   }
 };
 
-/// What one worker (a block of threads; with multicast, a cluster) does: pieces of tiles, each a run
+/// What one worker (a cluster, or a block of threads where there are none) does: pieces of tiles, each a run
 /// of column blocks, in this order.
 template <LinearMode kMode>
 class LinearWalk {
  public:
-  constexpr LinearWalk(const LinearCut& cut, int32_t worker, int32_t workers)
+  /// `range` is which range of its tile a block of a kCluster has.
+  constexpr LinearWalk(const LinearCut& cut, int32_t worker, int32_t workers, int32_t range)
       : cut_(cut) {
     if constexpr (kMode == LinearMode::kCluster) {
-      tile_ = worker / cut.splits;
-      const int32_t range = worker % cut.splits;
+      tile_ = worker;
       begin_ = cut.RangeBegin(range);
       end_ = cut.RangeBegin(range + 1);
       valid_ = tile_ < cut.tiles();
