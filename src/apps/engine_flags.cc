@@ -59,9 +59,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option("--page-size,--block-size", flags.page_size,
                  "Slots a page of the KV cache (default: the engine's)")
       ->type_name("SLOTS");
-  app.add_option("--linear", flags.linear,
-                 "Linear layers on CUDA: cublas, or invariant, where a row's bits depend on nothing "
-                 "else in the step (default: the engine's; decant's is invariant)")
+  app.add_option(
+         "--linear", flags.linear,
+         "Linear layers on CUDA: cublas, or invariant, where a row's bits depend on nothing "
+         "else in the step, and prompts take longer (default: cublas)")
       ->type_name("NAME");
   app.add_option("--weights", flags.weights,
                  "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "

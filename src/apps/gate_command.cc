@@ -139,6 +139,8 @@ Expected<GateReport> PoisonGate(const GateFlags& flags) {
 Expected<GateReport> InvarianceGate(const GateFlags& flags) {
   InvarianceGateOptions options;
   DECANT_ASSIGN_OR_RETURN(options.engine, ToEngineOptions(flags.engine));
+  // On the CPU every kind is.
+  if (!flags.engine.linear) options.engine.linear = LinearLayers::kInvariant;
   DECANT_ASSIGN_OR_RETURN(options.workload, OneWorkload(flags));
   return RunInvarianceGate(LoadWithProgress, options);
 }

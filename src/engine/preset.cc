@@ -9,7 +9,7 @@
 namespace decant {
 namespace {
 
-constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kInvariant};
+constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kCublas};
 constexpr Preset kFused{"fused", 64, DecodeKernel::kRows, LinearLayers::kCublas};
 constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash, LinearLayers::kCublas};
 constexpr Preset kPresets[] = {kDecant, kFused, kFlash};
