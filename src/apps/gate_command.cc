@@ -366,7 +366,7 @@ std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* con
       "to\n"
       "2048, pages of 16 to 256, with graphs and without. Every bit of every logit must stay. "
       "Only\n"
-      "split promises that; rows on CUDA and flash do not.\n"
+      "split promises that, on CUDA with --linear invariant, which is this gate's default.\n"
       "Example:\n"
       "  decant gate invariance --model M.gguf --engine decant --scale 0.05");
   add(
