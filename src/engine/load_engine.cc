@@ -7,6 +7,7 @@
 
 #include "engine/model_text.h"
 #include "model/random_model.h"
+#include "runtime/failing_runner.h"
 #include "runtime/host_sampling.h"
 
 namespace decant {
@@ -155,6 +156,9 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
       };
   DECANT_ASSIGN_OR_RETURN(std::unique_ptr<StepRunner> runner,
                           model->backend_->MakeRunner(model->weights_, options.logits_observer));
+  if (options.fail_at_step) {
+    runner = std::make_unique<FailingRunner>(std::move(runner), *options.fail_at_step);
+  }
   DECANT_ASSIGN_OR_RETURN(model->engine_, Engine::Create(std::move(engine_config),
                                                          std::move(runner), model->tokenizer_));
   return model;

@@ -44,6 +44,7 @@ struct EngineOptions {
   int32_t max_model_len = 0;        ///< 0: the model's own.
   bool poison_freed_pages = false;  ///< As ServedModel::PoisonFreedPages, from the start.
   size_t step_history = 65536;      ///< StepRecords kept.
+  std::optional<uint64_t> fail_at_step{};  ///< For drills: this step and all later ones fail.
 
   // For gates.
   LogitsObserver logits_observer = nullptr;
