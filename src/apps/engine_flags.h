@@ -24,7 +24,9 @@ struct EngineFlags {
   std::string dtype = "auto";
   std::string preset = "auto";
   std::string weights = "keep";
+  std::string graphs = "on";
   std::optional<std::string> decode_kernel{};
+  std::optional<std::string> linear{};
   std::optional<int32_t> page_size{};
   std::optional<double> pool_gib{};
   double gpu_memory_utilization = 0.9;

@@ -80,7 +80,8 @@ class CudaBackend : public Backend {
                             CudaRunner::Create(*ops_, cuda_, weights,
                                                {.max_rows = options_.max_rows,
                                                 .max_samples = options_.max_samples,
-                                                .vocab = options_.shape.vocab},
+                                                .vocab = options_.shape.vocab,
+                                                .graphs = options_.graphs},
                                                std::move(observer)));
     return std::unique_ptr<StepRunner>(std::move(runner));
   }
@@ -96,6 +97,7 @@ Expected<std::unique_ptr<CudaOps>> MakeCudaOps(const BackendOptions& options) {
       {.shape = options.shape,
        .type = options.compute_type == ComputeType::kBf16 ? CudaType::kBf16 : CudaType::kF16,
        .decode_kernel = options.decode_kernel,
+       .linear = options.linear,
        .device = options.device.ordinal,
        .threads = options.threads,
        .max_tokens = options.max_tokens,

@@ -19,12 +19,14 @@ struct BackendOptions {
   ComputeType compute_type = ComputeType::kAuto;
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
   int32_t max_rows = 0;     ///< Rows of one step at most.
   int32_t max_samples = 0;  ///< Tokens of one NormHead at most.
   int32_t max_model_len = 0;
+  bool graphs = true;  ///< On CUDA: whether steps may be launched as graphs.
 };
 
 /// Decorates operations; empty: they are used as they are. For gates.

@@ -72,6 +72,10 @@ Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& co
   return static_cast<int32_t>(pages);
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
@@ -109,24 +113,30 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                    .compute_type = options.compute_type,
                    .shape = config.shape,
                    .decode_kernel = options.decode_kernel,
+                   .linear = options.linear,
                    .weight_copies = options.weight_copies,
                    .threads = options.threads == 0 ? processors : options.threads,
                    .max_tokens = options.chunk_tokens + options.max_batch,
                    .max_rows = options.max_batch,
                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock),
-                   .max_model_len = model->max_model_len_},
+                   .max_model_len = model->max_model_len_,
+                   .graphs = options.graphs},
                   options.wrap_ops));
   Ops& ops = model->backend_->ops();
-  DECANT_ASSIGN_OR_RETURN(
-      model->weights_, options.random_weights
-                           ? MakeRandomWeights(config, options.random_weights->seed, ops, progress)
-                           : LoadDecoderWeights(model->files_.tensors, config, ops, progress));
+  const auto packing = std::chrono::steady_clock::now();
+  const LoadProgress timed = [&](int64_t done, int64_t total) {
+    model->weights_seconds_ = SecondsSince(packing);
+    if (progress) progress(done, total);
+  };
+  DECANT_ASSIGN_OR_RETURN(model->weights_,
+                          options.random_weights
+                              ? MakeRandomWeights(config, options.random_weights->seed, ops, timed)
+                              : LoadDecoderWeights(model->files_.tensors, config, ops, timed));
   model->page_size_ = options.page_size;
   DECANT_ASSIGN_OR_RETURN(model->num_pages_,
                           CountPages(options, config, model->max_model_len_, *model->backend_));
   DECANT_RETURN_IF_ERROR(ops.AllocateCache(model->num_pages_, options.page_size));
-  model->load_seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  model->load_seconds_ = SecondsSince(start);
 
   EngineConfig engine_config;
   engine_config.scheduler = {

@@ -31,7 +31,9 @@ struct EngineOptions {
   ComputeType compute_type = ComputeType::kAuto;
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
+  bool graphs = true;      ///< On CUDA: whether steps may be launched as graphs.
   int32_t page_size = 64;  ///< slots
   /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what
   /// gpu_memory_utilization leaves on a GPU.
@@ -71,7 +73,10 @@ class ServedModel {
     return config().KvBytesPerToken(sizeof(Bf16)) * page_size_ * num_pages_;
   }
   int32_t max_model_len() const { return max_model_len_; }
+  /// From the first look at the files until requests may come.
   double load_seconds() const { return load_seconds_; }
+  /// The part of it in which the weights were read and packed.
+  double weights_seconds() const { return weights_seconds_; }
   /// Of all tensors, as the files have them.
   int64_t file_bytes() const { return files_.tensors ? files_.tensors->data_bytes() : 0; }
 
@@ -87,6 +92,7 @@ class ServedModel {
   int32_t page_size_ = 0;
   int32_t max_model_len_ = 0;
   double load_seconds_ = 0;
+  double weights_seconds_ = 0;
   std::unique_ptr<Engine> engine_;  // last, so that it stops first
 };
 

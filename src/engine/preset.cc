@@ -9,9 +9,9 @@
 namespace decant {
 namespace {
 
-constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit};
-constexpr Preset kFused{"fused", 64, DecodeKernel::kRows};
-constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash};
+constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kCublas};
+constexpr Preset kFused{"fused", 64, DecodeKernel::kRows, LinearLayers::kCublas};
+constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash, LinearLayers::kCublas};
 constexpr Preset kPresets[] = {kDecant, kFused, kFlash};
 
 Status FlashUsable() {
@@ -53,6 +53,17 @@ Expected<WeightCopies> FindWeightCopies(std::string_view name) {
   if (name == "keep") return WeightCopies::kKeep;
   if (name == "bf16") return WeightCopies::kBf16;
   return InvalidArgument("--weights is '{}'; allowed: keep, bf16", name);
+}
+
+Expected<LinearLayers> FindLinearLayers(std::string_view name, const Device& device) {
+  if (name != "cublas" && name != "invariant") {
+    return InvalidArgument("--linear is '{}'; allowed: cublas, invariant (CUDA only)", name);
+  }
+  if (device.kind == DeviceKind::kCpu) {
+    return Error(StatusCode::kUnimplemented,
+                 "--linear {} is for --device cuda; the CPU has linear layers of one kind", name);
+  }
+  return name == "cublas" ? LinearLayers::kCublas : LinearLayers::kInvariant;
 }
 
 Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& device) {

@@ -12,11 +12,12 @@
 
 namespace decant {
 
-/// An engine of the experiment: a page size and a decode kernel under one name.
+/// An engine of the experiment: a page size, a decode kernel and linear layers under one name.
 struct Preset {
   std::string_view name;
   int32_t page_size = 0;  ///< slots
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kCublas;  ///< on CUDA
 };
 
 /// The preset named `name`: "fused" (pages of 64, `rows`), "flash" (pages of 256, `flash`) or
@@ -30,6 +31,10 @@ Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& dev
 /// The same for a list.
 Expected<std::vector<DecodeKernel>> FindDecodeKernels(std::span<const std::string> names,
                                                       const Device& device);
+
+/// The linear layers named "cublas" or "invariant", for --linear. Errors: kInvalidArgument for any
+/// other; kUnimplemented where the device is the CPU, which has one kind.
+Expected<LinearLayers> FindLinearLayers(std::string_view name, const Device& device);
 
 /// The page size of the preset that uses `kernel`.
 int32_t PresetPageSize(DecodeKernel kernel);

@@ -115,6 +115,12 @@ std::span<const DecodeKernel> AllDecodeKernels();
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
 std::string_view DecodeKernelName(DecodeKernel kernel);
 
+/// Who computes linear layers on CUDA.
+enum class LinearLayers {
+  kCublas,     ///< cuBLASLt: an output's bits may depend on how many tokens a step has
+  kInvariant,  ///< kernels of ours: an output's bits depend on its own input row and the weight only
+};
+
 /// How many copies of a weight are held.
 enum class WeightCopies {
   kBf16,  ///< one, in the type of the computation

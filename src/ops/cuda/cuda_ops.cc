@@ -37,9 +37,16 @@ CacheLayout LayoutFor(DecodeKernel kernel) {
   return kernel == DecodeKernel::kSplit ? CacheLayout::kTiled : CacheLayout::kPlain;
 }
 
-const CudaWeight& AsCuda(const LinearWeight& weight) {
-  return static_cast<const CudaWeight&>(weight);
-}
+/// A weight of the invariant linear layers.
+class CudaPackedWeight : public LinearWeight {
+ public:
+  explicit CudaPackedWeight(PackedWeight weight) : weight_(std::move(weight)) {}
+  int64_t bytes() const override { return static_cast<int64_t>(weight_.buffer.size()); }
+  const PackedWeight& weight() const { return weight_; }
+
+ private:
+  PackedWeight weight_;
+};
 
 Status CheckShape(const DecoderShape& shape) {
   if (shape.head_dim != 64 && shape.head_dim != 128) {
@@ -68,6 +75,7 @@ CudaOps::CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device)
       max_rows_(options.max_rows),
       max_samples_(options.max_samples),
       max_model_len_(options.max_model_len),
+      linear_layers_(options.linear),
       decode_kernel_(options.decode_kernel),
       pool_(options.threads) {}
 
@@ -86,7 +94,12 @@ Expected<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOpsOptions& options
 
 Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
-  DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+  if (linear_layers_ == LinearLayers::kInvariant) {
+    DECANT_ASSIGN_OR_RETURN(invariant_,
+                            InvariantLinear::Create(type_, device_.ordinal, stream_));
+  } else {
+    DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+  }
   DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
   DECANT_RETURN_IF_ERROR(
       CudaStatus(PreparePromptAttention(type_, attention_shape(), device_.ordinal, &prompt_groups_),
@@ -137,7 +150,8 @@ Status CudaOps::Initialise() {
 
 std::string CudaOps::Describe() const {
   return fmt::format("cuda: {}, {} multiprocessors, {}, {} weights, decode kernel {}", device_.name,
-                     device_.multiprocessors, linear_->Describe(),
+                     device_.multiprocessors,
+                     invariant_ ? invariant_->Describe() : linear_->Describe(),
                      type_ == CudaType::kF16 ? "fp16" : "bf16", DecodeKernelName(decode_kernel_));
 }
 
@@ -149,7 +163,9 @@ int64_t CudaOps::workspace_bytes() const {
     bytes += static_cast<int64_t>(buffer->size());
   }
   if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
-  return bytes + linear_->workspace_bytes() + sampler_->bytes();
+  if (ranged_prompt_) bytes += static_cast<int64_t>(ranged_prompt_->workspace_bytes());
+  bytes += invariant_ ? invariant_->workspace_bytes() : linear_->workspace_bytes();
+  return bytes + sampler_->bytes();
 }
 
 void CudaOps::Note(const Status& status) const {
@@ -158,7 +174,7 @@ void CudaOps::Note(const Status& status) const {
 
 template <typename Launch>
 void CudaOps::Enqueue(std::string_view what, Launch&& launch) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || graphs_.replays()) return;
   launch();
   Note(CudaStatus(cudaGetLastError(), what));
 }
@@ -174,17 +190,39 @@ std::unique_ptr<CudaWeight> CudaOps::PackRows(std::initializer_list<const RowSou
 
 std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const RowSource*> sources,
                                                   LinearOutput output, int32_t max_tokens) {
-  std::unique_ptr<CudaWeight> weight = PackRows(sources);
-  auto same = std::ranges::find_if(tune_cases_, [&](const CudaLinear::TuneCase& tune) {
-    return tune.output == output && tune.weights.front()->rows == weight->rows &&
-           tune.weights.front()->cols == weight->cols;
+  std::unique_ptr<CudaWeight> matrix = PackRows(sources);
+  const int64_t rows = matrix->rows;
+  const int64_t cols = matrix->cols;
+  std::unique_ptr<LinearWeight> weight;
+  if (invariant_) {
+    weight = PackInvariant(std::move(matrix));
+  } else {
+    weight = std::move(matrix);
+  }
+  auto same = std::ranges::find_if(linear_shapes_, [&](const LinearShape& shape) {
+    return shape.output == output && shape.rows == rows && shape.cols == cols;
   });
-  if (same == tune_cases_.end()) {
-    tune_cases_.push_back({.weights = {}, .output = output, .max_tokens = max_tokens});
-    same = tune_cases_.end() - 1;
+  if (same == linear_shapes_.end()) {
+    linear_shapes_.push_back({.weights = {},
+                              .rows = rows,
+                              .cols = cols,
+                              .output = output,
+                              .max_tokens = max_tokens});
+    same = linear_shapes_.end() - 1;
   }
   same->weights.push_back(weight.get());
   return weight;
+}
+
+std::unique_ptr<LinearWeight> CudaOps::PackInvariant(std::unique_ptr<CudaWeight> weight) {
+  if (status_.ok()) {
+    Expected<PackedWeight> packed =
+        invariant_->Pack(weight->buffer.data(), weight->rows, weight->cols);
+    Note(packed.status());
+    Note(stream_.Synchronize());  // the rows die here
+    if (packed.ok()) return std::make_unique<CudaPackedWeight>(std::move(packed).value());
+  }
+  return std::make_unique<CudaPackedWeight>(PackedWeight());  // status_ says why
 }
 
 std::unique_ptr<LinearWeight> CudaOps::PackQkv(const RowSource& q, const RowSource& k,
@@ -232,25 +270,38 @@ Status CudaOps::FinishLoading() {
   DECANT_RETURN_IF_ERROR(status_);
   DECANT_RETURN_IF_ERROR(stream_.Synchronize());
   weight_upload_.reset();
-  // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
-  DECANT_ASSIGN_OR_RETURN(
-      const DeviceBuffer input,
-      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
-  DECANT_ASSIGN_OR_RETURN(
-      const DeviceBuffer output,
-      DeviceBuffer::Allocate(TuneBytes(), "choosing linear layers' algorithms"));
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
-  return linear_->Tune(tune_cases_, input.data(), output.data());
+  return TuneLinear();
 }
 
-size_t CudaOps::TuneBytes() const {
+Status CudaOps::TuneLinear() {
+  // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
   size_t bytes = 0;
-  for (const CudaLinear::TuneCase& tune : tune_cases_) {
-    const CudaWeight& weight = *tune.weights.front();
-    bytes = std::max(bytes, static_cast<size_t>(tune.max_tokens) * sizeof(float) *
-                                static_cast<size_t>(std::max(weight.rows, weight.cols)));
+  for (const LinearShape& shape : linear_shapes_) {
+    bytes = std::max(bytes, static_cast<size_t>(shape.max_tokens) * sizeof(float) *
+                                static_cast<size_t>(std::max(shape.rows, shape.cols)));
   }
-  return bytes;
+  constexpr std::string_view kWhat = "choosing linear layers' algorithms";
+  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(bytes, kWhat));
+  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(bytes, kWhat));
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
+  if (invariant_) {
+    std::vector<InvariantLinear::TuneCase> cases;
+    for (const LinearShape& shape : linear_shapes_) {
+      cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
+      for (const LinearWeight* weight : shape.weights) {
+        cases.back().weights.push_back(&static_cast<const CudaPackedWeight*>(weight)->weight());
+      }
+    }
+    return invariant_->Tune(cases, input.data(), output.data());
+  }
+  std::vector<CudaLinear::TuneCase> cases;
+  for (const LinearShape& shape : linear_shapes_) {
+    cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
+    for (const LinearWeight* weight : shape.weights) {
+      cases.back().weights.push_back(static_cast<const CudaWeight*>(weight));
+    }
+  }
+  return linear_->Tune(cases, input.data(), output.data());
 }
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
@@ -258,11 +309,14 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
                                                       pages, page_size, LayoutFor(decode_kernel_)));
   split_.reset();  // of another cache's pages
+  graphs_.Clear();
   DECANT_RETURN_IF_ERROR(PrepareDecode(decode_kernel_));
-  DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
-                                                            .rows = max_rows_,
-                                                            .pages_per_row = PagesPerRow(),
-                                                            .group = shape_.group()}));
+  DECANT_ASSIGN_OR_RETURN(
+      step_upload_, StepUpload::Create({.tokens = max_tokens_,
+                                        .rows = max_rows_,
+                                        .pages_per_row = PagesPerRow(),
+                                        .group = shape_.group(),
+                                        .prompt_plan = PromptPlanner(PromptLimits()).most()}));
   return {};
 }
 
@@ -286,6 +340,9 @@ Status CudaOps::PrepareDecode(DecodeKernel kernel) {
     DECANT_ASSIGN_OR_RETURN(flash_workspace_,
                             DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
   }
+  if (kernel == DecodeKernel::kSplit && !ranged_prompt_) {
+    DECANT_RETURN_IF_ERROR(PrepareRangedPrompt());
+  }
   if (kernel == DecodeKernel::kSplit && !split_) {
     const SplitLimits limits{.page_size = cache_.page_size(),
                              .max_rows = max_rows_,
@@ -299,10 +356,28 @@ Status CudaOps::PrepareDecode(DecodeKernel kernel) {
   return {};
 }
 
+PromptPlanLimits CudaOps::PromptLimits() const {
+  return {.shape = attention_shape(),
+          .multiprocessors = device_.multiprocessors,
+          .max_tokens = max_tokens_,
+          .max_rows = max_rows_};
+}
+
+Status CudaOps::PrepareRangedPrompt() {
+  Expected<RangedPrompt> prompt = RangedPrompt::Create(type_, PromptLimits(), device_.ordinal);
+  if (prompt.ok()) {
+    ranged_prompt_ = std::move(prompt).value();
+  } else if (prompt.status().code() != StatusCode::kUnimplemented) {
+    return prompt.status();
+  }
+  return {};
+}
+
 Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
   DECANT_RETURN_IF_ERROR(PrepareDecode(kernel));
   decode_kernel_ = kernel;
+  graphs_.Clear();
   return PlanDecode();
 }
 
@@ -387,14 +462,30 @@ void CudaOps::BeginStep(const StepBatch& batch) {
     step_.tokens = batch.tokens();  // views keep their shapes
     return;
   }
-  Expected<StepArrays> step = step_upload_->Send(batch, stream_);
+  // A step that the one before never asked for logits of.
+  FinishLayers();
+  // FlashAttention chooses its splits by the stride, and prompt kernels' grids follow the prompts.
+  const bool graph =
+      use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
+      std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
+  const bool plans_prompt = ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
+  Expected<StepArrays> step = step_upload_->Send(
+      batch, plans_prompt ? &ranged_prompt_->planner() : nullptr, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;
   }
   step_ = *step;
+  if (step_.prompt_plan.items > 0) {
+    Note(ranged_prompt_->Reset(step_.prompt_plan.slots, stream_.get()));
+  }
   Note(PlanDecode());
+  if (graph && status_.ok()) {
+    Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
+  }
 }
+
+void CudaOps::FinishLayers() { Note(graphs_.Finish(stream_)); }
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   const auto& table = static_cast<const CudaWeight&>(embedding);
@@ -414,7 +505,13 @@ void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
 
 void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
                        LinearOutput kind, void* output) {
-  if (status_.ok()) Note(linear_->Run(AsCuda(weight), input, tokens, kind, output));
+  if (!status_.ok() || graphs_.replays()) return;
+  if (invariant_) {
+    const PackedWeight& packed = static_cast<const CudaPackedWeight&>(weight).weight();
+    Note(invariant_->Run(packed, input, tokens, kind, output));
+  } else {
+    Note(linear_->Run(static_cast<const CudaWeight&>(weight), input, tokens, kind, output));
+  }
 }
 
 void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
@@ -437,10 +534,16 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
   // Only where a gate has exchanged the kernel after the start is there something to convert.
   if (status_.ok()) Note(cache_.Convert(layer, LayoutFor(decode_kernel_), stream_));
   const CachePages pages = cache_.Layer(layer);
-  Enqueue("prompt attention", [&] {
-    LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
-                          attended.data, stream_.get());
-  });
+  if (pages.layout == CacheLayout::kTiled && step_.prompt_plan.items > 0) {
+    if (status_.ok() && !graphs_.replays()) {
+      Note(ranged_prompt_->Launch(step_, pages, queries.data, attended.data, stream_.get()));
+    }
+  } else {
+    Enqueue("prompt attention", [&] {
+      LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
+                            attended.data, stream_.get());
+    });
+  }
   if (attention_clock_ != nullptr) attention_clock_->Mark();
   if (step_.decode_rows == 0) return;
   if (flash_) {
@@ -462,7 +565,7 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
     return;
   }
   if (decode_kernel_ == DecodeKernel::kSplit) {
-    if (status_.ok()) {
+    if (status_.ok() && !graphs_.replays()) {
       Note(split_->Run(pages, queries.data, attended.data, stream_.get(), KernelOverlap::kAllowed));
     }
     return;
@@ -490,6 +593,7 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
                              TensorView residual, std::span<const int32_t> tokens) {
   DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
                tokens.size());
+  FinishLayers();
   samples_ += static_cast<double>(tokens.size());
   const TensorView logits{.data = logits_.data(),
                           .dtype = DType::kF32,

@@ -14,9 +14,12 @@
 #include "ops/cuda/cuda_clock.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
+#include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
 #include "ops/cuda/split_attention.h"
+#include "ops/cuda/step_graphs.h"
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
@@ -27,6 +30,7 @@ struct CudaOpsOptions {
   DecoderShape shape;
   CudaType type = CudaType::kF16;
   DecodeKernel decode_kernel = DecodeKernel::kFlash;
+  LinearLayers linear = LinearLayers::kCublas;
   int device = 0;
   int32_t threads = 1;      ///< Host threads that decode weights.
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
@@ -35,8 +39,8 @@ struct CudaOpsOptions {
   int32_t max_model_len = 0;
 };
 
-/// The operations on a GPU: linear layers by cuBLASLt, attention and the small operations by
-/// kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
+/// The operations on a GPU: linear layers by cuBLASLt or by kernels of ours, attention and the
+/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights, activations, K and V
 /// in fp16 or bf16; sums, norms, the residual and logits in fp32.
 ///
 /// All calls of a step queue work on one stream and return; views point to device memory. What
@@ -58,7 +62,7 @@ class CudaOps : public Ops {
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
 
-  /// Also chooses the algorithms of the linear layers, by measurement.
+  /// Also chooses how the linear layers are computed, by measurement.
   Status FinishLoading() override;
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { Note(cache_.Poison(page, stream_)); }
@@ -105,10 +109,23 @@ class CudaOps : public Ops {
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
   CudaSampler& sampler() { return *sampler_; }
+  /// From now on the layers of steps that allow it (docs/step.md) are recorded as graphs, and
+  /// launched as such from the second step of a kind on. Only where nothing but this object's calls
+  /// of a step stands between BeginStep and NormHead.
+  void UseGraphs(bool use) { use_graphs_ = use; }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
  private:
+  /// All weights of one shape that are used alike.
+  struct LinearShape {
+    std::vector<const LinearWeight*> weights;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    LinearOutput output = LinearOutput::kElement;
+    int32_t max_tokens = 0;
+  };
+
   CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
   Status Initialise();
 
@@ -130,7 +147,9 @@ class CudaOps : public Ops {
   std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources);
   std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
                                            LinearOutput output, int32_t max_tokens);
-  size_t TuneBytes() const;
+  Status TuneLinear();
+  /// `weight` in the form that the invariant linear layers take.
+  std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
@@ -140,6 +159,12 @@ class CudaOps : public Ops {
   Status PlanDecode();
   Status PlanFlash();
   Status PlanSplit();
+  /// Launches the layers that were recorded or found as a graph, if they were.
+  void FinishLayers();
+  /// What the ranged prompt kernel is told at the start.
+  PromptPlanLimits PromptLimits() const;
+  /// The same for the kernel itself, where the device has it.
+  Status PrepareRangedPrompt();
   /// normed_ = the norm of all tokens' residual.
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
@@ -153,10 +178,12 @@ class CudaOps : public Ops {
   const int32_t max_rows_;
   const int32_t max_samples_;
   const int32_t max_model_len_;
+  const LinearLayers linear_layers_;
   DecodeKernel decode_kernel_;
   ThreadPool pool_;
   CudaStream stream_;
-  std::unique_ptr<CudaLinear> linear_;
+  std::unique_ptr<CudaLinear> linear_;          ///< One of these two.
+  std::unique_ptr<InvariantLinear> invariant_;  ///<
   std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
   std::optional<CudaSampler> sampler_;
@@ -175,14 +202,18 @@ class CudaOps : public Ops {
   DeviceBuffer last_tokens_;
   DeviceBuffer flash_workspace_;
 
+  bool use_graphs_ = false;
+  StepGraphs graphs_;
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.
+  std::optional<RangedPrompt> ranged_prompt_;
   std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.
   int64_t decode_positions_ = 0;      ///< Contexts of the step's decode rows, summed.
   double samples_ = 0;                ///< Logits asked for in this step.
   AttentionWork attention_work_;
   OpsClock* attention_clock_ = nullptr;  ///< Marked between the two attention kernels.
-  std::vector<CudaLinear::TuneCase> tune_cases_;
+  std::vector<LinearShape> linear_shapes_;
   double layer_bytes_ = 0;
   double head_bytes_ = 0;
   mutable Status status_;

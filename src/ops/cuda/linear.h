@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "ops/cuda/cublaslt_library.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/linear_output.h"
 #include "ops/cuda/step_arrays.h"
 #include "ops/ops.h"
 
@@ -25,13 +26,6 @@ class CudaWeight : public LinearWeight, public EmbeddingWeight {
   const DeviceBuffer buffer;
   const int64_t rows;
   const int64_t cols;
-};
-
-/// What a product is written as.
-enum class LinearOutput {
-  kElement,  ///< in the weights' type
-  kFloat,    ///< in fp32
-  kAdd,      ///< added to fp32
 };
 
 /// Linear layers through cuBLASLt, fp32 sums. Which of the library's algorithms runs is chosen by

@@ -9,6 +9,16 @@ namespace decant {
 /// Element types that the CUDA kernels compute in; sums are fp32 everywhere.
 enum class CudaType { kF16, kBf16 };
 
+struct PromptItem;
+struct PromptMerge;
+
+/// The sizes of a plan for the ranged prompt kernel; see prompt_plan.h.
+struct PromptPlanCounts {
+  int32_t items = 0;
+  int32_t merges = 0;
+  int32_t slots = 0;  ///< Of partial sums.
+};
+
 /// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in
 /// `rows`, and their tokens are the first tokens.
 struct StepArrays {
@@ -29,6 +39,10 @@ struct StepArrays {
   const int32_t* block_tables = nullptr;  ///< [rows, table_stride]
   /// [prompt_tiles, 2]: row, first query row of it.
   const int32_t* prompt_tiles_at = nullptr;
+
+  PromptPlanCounts prompt_plan;                ///< Of no items where none was asked for.
+  const PromptItem* prompt_items = nullptr;    ///< [prompt_plan.items]
+  const PromptMerge* prompt_merges = nullptr;  ///< [prompt_plan.merges]
 };
 
 /// How the K (or V) of one page and KV head lies in memory.

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "ops/cuda/device.h"
+#include "ops/cuda/invariant_linear_plan.h"
+#include "ops/cuda/linear_output.h"
+#include "ops/cuda/step_arrays.h"
+
+namespace decant {
+
+/// A weight [rows, cols] in device memory, in packed blocks (kLinearBlock).
+struct PackedWeight {
+  DeviceBuffer buffer;
+  int32_t rows = 0;
+  int32_t cols = 0;
+};
+
+/// Which kernels compute.
+enum class LinearKernels {
+  kBest,      ///< those of compute capability 9.0 where they run
+  kPortable,  ///< those of 8.0
+};
+
+/// Linear layers whose results do not depend on what else is computed: the bits of an output are a
+/// function of its own input row and of the weight, whatever the number of tokens and the place
+/// among them. Sums in fp32. The two kinds of
+/// kernels differ in bits, so results are comparable between devices of one kind.
+///
+/// Products use the workspace, so they must follow each other in one stream.
+class InvariantLinear {
+ public:
+  /// `device` is the calling thread's. Errors: no room; what CUDA says.
+  /// The stream must outlive the object.
+  static Expected<std::unique_ptr<InvariantLinear>> Create(
+      CudaType type, int device, const CudaStream& stream,
+      LinearKernels kernels = LinearKernels::kBest);
+
+  /// Packs `rows` x `cols` elements, row by row, in device memory, once earlier work of the stream
+  /// has written them. cols: a multiple of 8. Does not wait.
+  Expected<PackedWeight> Pack(const void* elements, int64_t rows, int64_t cols) const;
+
+  /// Weights of one shape, such as all layers' down projections.
+  struct TuneCase {
+    std::vector<const PackedWeight*> weights;
+    LinearOutput output = LinearOutput::kElement;
+    int32_t max_tokens = 0;
+  };
+  /// Measures which plans are fastest, for every shape among the cases and up to max_tokens tokens;
+  /// results do not depend on it. `input` must hold [max_tokens, largest cols] elements, `output`
+  /// [max_tokens, largest rows] floats; what they hold is lost. Waits for the device.
+  Status Tune(const std::vector<TuneCase>& cases, const void* input, void* output);
+
+  /// output [tokens, weight.rows] = (or +=) input [tokens, weight.cols] * weight^T. Both 16-byte
+  /// aligned. Does not wait.
+  Status Run(const PackedWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
+             void* output);
+
+  /// The plan that Run takes.
+  LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
+
+  /// The same by a given plan and the kernels of 9.0, for tests and measurements.
+  Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const void* input,
+                 int32_t tokens, LinearOutput kind, void* output) const;
+
+  /// kPortable also where kBest was asked for and cannot run.
+  LinearKernels kernels() const { return kernels_; }
+  const LinearDevice& device() const { return device_; }
+  int64_t workspace_bytes() const {
+    return static_cast<int64_t>(handed_over_.size() + handed_flags_.size());
+  }
+  std::string Describe() const;
+
+ private:
+  using Shape = std::pair<int32_t, int32_t>;  // rows, cols
+
+  InvariantLinear(CudaType type, const CudaStream& stream) : type_(type), stream_(stream) {}
+  /// For the kernels of 9.0.
+  Status Prepare(int device);
+  Status TuneOne(const TuneCase& tune, int32_t tokens, const void* input, void* output);
+  Expected<double> Measure(const TuneCase& tune, const LinearPlan& plan, int32_t tokens,
+                           const void* input, void* output);
+
+  const CudaType type_;
+  const CudaStream& stream_;
+  LinearKernels kernels_ = LinearKernels::kPortable;
+  LinearDevice device_;
+  DeviceBuffer handed_over_;
+  DeviceBuffer handed_flags_;
+  /// By shape, and the most tokens that a choice is for: one of a few steps.
+  std::map<Shape, std::map<int32_t, LinearChoice>> chosen_;
+};
+
+}  // namespace decant

@@ -1,0 +1,133 @@
+#include "ops/cuda/invariant_linear_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/narrow.h"
+
+namespace decant {
+namespace {
+
+/// The blocks that ranges shall come to. Of an H100 or H200, but fixed: results must not depend on
+/// the device that computes them.
+constexpr int32_t kWantedBlocks = 132;
+/// Blocks of a cluster at most, on any device.
+constexpr int32_t kMaxSplits = 8;
+/// A weight of so many row blocks is not cut.
+constexpr int32_t kUncutRowBlocks = 110;
+
+/// What a block may have so that two fit: of a multiprocessor's 228 KiB each block costs 1 KiB more.
+constexpr int32_t kSharedBytesHalf = 113 * 1024;
+
+/// What costs on an H200, in cycles of a multiprocessor; to rank plans by.
+double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
+                      const LinearDevice& device) {
+  constexpr double kLaunch = 3000;           // until the first product
+  constexpr double kShortestStep = 180;      // a column block's products, one after another
+  constexpr double kCyclesPerToken = 2;      // products of a row block and a column block
+  constexpr double kIngestBytes = 56;        // a cycle, into a multiprocessor
+  constexpr double kMemoryBytes = 2400;      // a cycle, into all of them
+  constexpr double kMerge = 1500;
+  constexpr double kOutput = 800;            // of a tile
+  constexpr double kOutputPerToken = 8;
+  const LinearTile& tile = kLinearTiles[plan.tile];
+  const LinearCut& cut = plan.cut;
+  const double step = std::max({kShortestStep, tile.row_blocks() * tile.tokens * kCyclesPerToken,
+                                tile.stage_bytes() / kIngestBytes});
+  const double output = kOutput + kOutputPerToken * tile.tokens * tile.blocks;
+  double cycles = kLaunch;
+  if (tile.mode == LinearMode::kCluster) {
+    const double waves = CeilDiv(plan.blocks, device.multiprocessors);
+    const double columns = CeilDiv(cut.column_blocks, cut.splits);
+    cycles += waves * (columns * step + kMerge + output);
+  } else {
+    const int32_t workers = plan.blocks / tile.multicast;
+    const double tiles = static_cast<double>(cut.tiles()) / workers;
+    const double rounds = tile.mode == LinearMode::kChain ? tiles : std::ceil(tiles);
+    cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : output)) + output;
+  }
+  const double bytes = 2.0 * problem.rows * problem.cols;
+  return std::max(cycles, kLaunch + bytes / kMemoryBytes) + 0.1 * cycles;
+}
+
+}  // namespace
+
+int32_t LinearSplits(int32_t rows, int32_t cols) {
+  const int32_t row_blocks = CeilDiv(rows, kLinearBlock);
+  if (row_blocks >= kUncutRowBlocks) return 1;
+  const int32_t column_blocks = CeilDiv(cols, kLinearBlock);
+  const int32_t wanted = std::clamp(kWantedBlocks / row_blocks, 2, kMaxSplits);
+  return std::max(1, std::min(wanted, column_blocks / 2));
+}
+
+int64_t PackedLinearBytes(int64_t rows, int64_t cols) {
+  return CeilDiv<int64_t>(rows, kLinearBlock) * CeilDiv<int64_t>(cols, kLinearBlock) *
+         kLinearBlockBytes;
+}
+
+std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
+                                         const LinearProblem& problem, const LinearDevice& device) {
+  const LinearTile& tile = kLinearTiles[index];
+  const bool clustered = tile.mode == LinearMode::kCluster;
+  if ((tile.mode == LinearMode::kChain) != (problem.splits == 1)) return std::nullopt;
+  LinearPlan plan;
+  plan.tile = index;
+  LinearCut& cut = plan.cut;
+  cut.column_blocks = CeilDiv(problem.cols, kLinearBlock);
+  cut.splits = problem.splits;
+  cut.row_tiles =
+      CeilDiv(CeilDiv(problem.rows, kLinearBlock), tile.row_blocks() * tile.multicast);
+  cut.token_tiles = CeilDiv(problem.tokens, tile.tokens);
+  plan.streams_weight = cut.token_tiles == 1;
+
+  if (clustered) {
+    plan.blocks = cut.tiles() * cut.splits;
+    plan.cluster = cut.splits;
+  } else {
+    const int32_t resident = tile.multicast == 1 ? device.multiprocessors : device.pairs;
+    const int32_t workers = std::min(cut.tiles(), resident);
+    plan.blocks = workers * tile.multicast;
+    plan.cluster = tile.multicast;
+    plan.waits = tile.mode == LinearMode::kChain && cut.tiles() > workers;
+    const int32_t units = cut.tiles() * cut.column_blocks;
+    cut.run = units / workers;
+    cut.longer_runs = units % workers;
+  }
+
+  const int32_t most = room == LinearRoom::kHalf ? kSharedBytesHalf : kLinearSharedBytes;
+  const auto fit = [&](bool merges_in_ring) {
+    const int32_t fixed = LinearSharedBytes(tile, cut.splits, 0, merges_in_ring);
+    return (most - fixed) / (tile.stage_bytes() + 16);
+  };
+  // More stages than column blocks are of no use to blocks that compute one piece.
+  const int32_t longest = clustered ? CeilDiv(cut.column_blocks, cut.splits) : 64;
+  plan.stages = std::min(fit(false), longest);
+  const int32_t merge_stages =
+      CeilDiv(LinearMergeBytes(tile, cut.splits), tile.stage_bytes());
+  if (clustered && plan.stages < longest && fit(true) >= merge_stages) {
+    plan.merges_in_ring = true;
+    plan.stages = std::max(std::min(fit(true), longest), merge_stages);
+  }
+  if (plan.stages < std::min(3, longest)) return std::nullopt;
+  plan.shared_bytes = LinearSharedBytes(tile, cut.splits, plan.stages, plan.merges_in_ring);
+  return plan;
+}
+
+std::vector<LinearChoice> RankLinearChoices(const LinearProblem& problem,
+                                            const LinearDevice& device) {
+  std::vector<std::pair<double, LinearChoice>> ranked;
+  for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
+    for (const LinearRoom room : {LinearRoom::kHalf, LinearRoom::kWhole}) {
+      const auto plan = PlanLinearWith(tile, room, problem, device);
+      if (plan) ranked.push_back({EstimateCycles(*plan, problem, device), {tile, room}});
+    }
+  }
+  std::ranges::stable_sort(ranked, {}, &std::pair<double, LinearChoice>::first);
+  std::vector<LinearChoice> choices;
+  for (const auto& [cycles, choice] : ranked) choices.push_back(choice);
+  return choices;
+}
+
+}  // namespace decant

@@ -1,0 +1,155 @@
+#include "ops/cuda/invariant_linear_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ops/cuda/linear_shapes.h"
+
+namespace decant {
+namespace {
+
+constexpr LinearDevice kH200{.multiprocessors = 132, .pairs = 66};
+constexpr LinearDevice kSmall{.multiprocessors = 78, .pairs = 36};
+
+const std::vector<int32_t> kTokenCounts = {1,   2,   8,   9,   16,  32,  33,  64,   65,   100,
+                                           128, 129, 256, 257, 512, 544, 576, 1000, 1024, 2048};
+
+/// Enough to see every way of cutting; the largest products have a hundred times more.
+constexpr int32_t kMostTiles = 1500;
+
+std::vector<LinearLayer> AllLayers() {
+  std::vector<LinearLayer> all;
+  for (const LinearModel& model : kLinearModels) {
+    for (const LinearLayer& layer : LinearLayers(model)) all.push_back(layer);
+  }
+  all.push_back({"odd", 1001, 584});
+  all.push_back({"narrow", 1, 8});
+  all.push_back({"odd uncut", 7230, 72});
+  return all;
+}
+
+/// How often each column block of each tile is computed, and that what is handed over can be: the
+/// next worker needs it, and the one that hands it over waits for nobody before it has.
+template <LinearMode kMode>
+void CheckWalk(const LinearPlan& plan) {
+  const LinearCut& cut = plan.cut;
+  const bool clustered = kMode == LinearMode::kCluster;
+  const int32_t workers = plan.blocks / plan.cluster * (clustered ? cut.splits : 1);
+  std::vector<int> visits(static_cast<size_t>(cut.tiles()) * cut.column_blocks, 0);
+  bool handed_over = false;  // by the worker before
+  for (int32_t worker = 0; worker < workers; ++worker) {
+    bool takes = false;
+    bool gives = false;
+    bool first = true;
+    for (LinearWalk<kMode> walk(cut, clustered ? worker / cut.splits : worker, workers,
+                                clustered ? worker % cut.splits : 0);
+         walk.valid(); walk.Next()) {
+      ASSERT_GE(walk.row_tile(), 0);
+      ASSERT_LT(walk.row_tile(), cut.row_tiles);
+      ASSERT_GE(walk.token_tile(), 0);
+      ASSERT_LT(walk.token_tile(), cut.token_tiles);
+      ASSERT_LT(walk.begin(), walk.end());
+      const int64_t tile = int64_t{walk.row_tile()} * cut.token_tiles + walk.token_tile();
+      for (int32_t block = walk.begin(); block < walk.end(); ++block) {
+        ++visits[tile * cut.column_blocks + block];
+      }
+      if (kMode == LinearMode::kChain) {
+        takes |= walk.continues();
+        if (!walk.finishes()) {
+          ASSERT_TRUE(first && !walk.continues());
+          gives = true;
+        }
+      }
+      first = false;
+    }
+    if (kMode == LinearMode::kChain) {
+      ASSERT_EQ(takes, handed_over);
+      handed_over = gives;
+    }
+  }
+  ASSERT_FALSE(handed_over);
+  for (const int count : visits) ASSERT_EQ(count, 1);
+}
+
+void CheckPlan(const LinearPlan& plan, const LinearDevice& device) {
+  const LinearTile& tile = kLinearTiles[plan.tile];
+  ASSERT_GE(plan.stages, 1);
+  ASSERT_LE(plan.shared_bytes, kLinearSharedBytes);
+  ASSERT_LE(plan.cluster, 8);
+  ASSERT_EQ(plan.blocks % plan.cluster, 0);
+  if (plan.waits) {
+    // All blocks are resident: one fits on a multiprocessor, and so many pairs.
+    ASSERT_LE(plan.blocks, tile.multicast == 2 ? 2 * device.pairs : device.multiprocessors);
+  }
+  switch (tile.mode) {
+    case LinearMode::kCluster:
+      ASSERT_EQ(plan.cluster, plan.cut.splits);
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kCluster>(plan));
+      if (plan.merges_in_ring) {
+        ASSERT_LE(LinearMergeBytes(tile, plan.cut.splits), plan.stages * tile.stage_bytes());
+      }
+      break;
+    case LinearMode::kChain:
+      ASSERT_EQ(plan.cut.splits, 1);
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kChain>(plan));
+      break;
+    case LinearMode::kSequential:
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kSequential>(plan));
+      break;
+  }
+}
+
+TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
+  int plans = 0;
+  for (const LinearDevice& device : {kH200, kSmall}) {
+    for (const LinearLayer& layer : AllLayers()) {
+      for (const int32_t tokens : kTokenCounts) {
+        for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
+          for (const LinearRoom room : {LinearRoom::kWhole, LinearRoom::kHalf}) {
+            const LinearProblem problem{.rows = layer.rows,
+                                        .cols = layer.cols,
+                                        .splits = LinearSplits(layer.rows, layer.cols),
+                                        .tokens = tokens};
+            const auto plan = PlanLinearWith(tile, room, problem, device);
+            if (!plan || plan->cut.tiles() > kMostTiles) continue;
+            ++plans;
+            ASSERT_NO_FATAL_FAILURE(CheckPlan(*plan, device))
+                << layer.rows << " x " << layer.cols << ", " << tokens << " tokens, tile " << tile;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(plans, 1000);
+}
+
+TEST(InvariantLinearPlan, ThereIsAPlanForEverything) {
+  for (const LinearDevice& device : {kH200, kSmall}) {
+    for (const LinearLayer& layer : AllLayers()) {
+      for (int32_t tokens = 1; tokens <= 2048; tokens += tokens < 64 ? 1 : 61) {
+        const LinearProblem problem{.rows = layer.rows,
+                                    .cols = layer.cols,
+                                    .splits = LinearSplits(layer.rows, layer.cols),
+                                    .tokens = tokens};
+        ASSERT_FALSE(RankLinearChoices(problem, device).empty())
+            << layer.rows << " x " << layer.cols << ", " << tokens;
+      }
+    }
+  }
+}
+
+// Results depend on these: they change only with a reason.
+TEST(InvariantLinearPlan, SplitsDependOnTheWeightAlone) {
+  EXPECT_EQ(LinearSplits(2048, 1536), 4);    // qwen2.5-1.5b: qkv
+  EXPECT_EQ(LinearSplits(1536, 1536), 5);    // o
+  EXPECT_EQ(LinearSplits(17920, 1536), 1);   // gate and up
+  EXPECT_EQ(LinearSplits(1536, 8960), 5);    // down
+  EXPECT_EQ(LinearSplits(151936, 1536), 1);  // head
+  EXPECT_EQ(LinearSplits(576, 576), 4);      // no more than half the column blocks
+  EXPECT_EQ(LinearSplits(960, 2560), 8);     // no more than a cluster may have
+  EXPECT_EQ(LinearSplits(1, 8), 1);
+}
+
+}  // namespace
+}  // namespace decant

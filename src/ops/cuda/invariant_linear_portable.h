@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ops/cuda/invariant_linear_kernel.h"
+#include "ops/cuda/step_arrays.h"
+
+namespace decant {
+
+/// The input of a product, [tokens, cols] in the weights' type, 16-byte aligned.
+struct PortableInput {
+  const void* elements = nullptr;
+  int32_t cols = 0;  ///< a multiple of 8
+};
+
+/// Queues a product with instructions that compute capability 8.0 has. Of the arguments it needs
+/// neither a ring nor room to hand sums over; of the cut neither tiles.
+void LaunchPortableLinear(CudaType type, const LinearArguments& arguments,
+                          const PortableInput& input, cudaStream_t stream);
+
+}  // namespace decant

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ops/cuda/cache_layout.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/ranged_prompt.h"
+#include "ops/cuda/ranged_prompt_parts.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#include "ops/cuda/ranged_prompt_consumer.cuh"
+#include "ops/cuda/ranged_prompt_merge.cuh"
+#include "ops/cuda/ranged_prompt_producer.cuh"
+#endif
+
+namespace decant {
+namespace ranged_prompt {
+namespace {
+
+template <typename T, int kHeadDim>
+__global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) std::byte shared[];
+  constexpr int kProducerRegisters = 40;
+  constexpr int kConsumerRegisters = 232;
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (threadIdx.x == 0) {
+    Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
+  }
+  __syncthreads();
+  cudaTriggerProgrammaticLaunchCompletion();
+  if (warp < kPartThreads / 32) {
+    GiveRegistersBack<kProducerRegisters>();
+    if (warp == 0) Producer<kHeadDim>(args, shared).Run();
+    if (warp == 1) Producer<kHeadDim>::TellTag(args, shared);
+    return;
+  }
+  TakeRegisters<kConsumerRegisters>();
+  Merge<T, kHeadDim> merge(args, shared, warp - kPartThreads / 32);
+  merge.Prefetch();
+  Consumer<T, kHeadDim> consumer(args, shared);
+  consumer.Run();
+  if (args.merge_count == 0) return;
+  SyncNamed(kMergeBarrier, kConsumerThreads);  // both parts are done with the ring
+  merge.Run(consumer.Tag());
+#endif
+}
+
+/// Calls body with the kernel of a type and head_dim, and the shared memory it takes.
+template <typename Body>
+auto WithKernel(CudaType type, int32_t head_dim, Body&& body) {
+  if (type == CudaType::kF16) {
+    return head_dim == 64 ? body(Kernel<__half, 64>, Places<64>::kBytes)
+                          : body(Kernel<__half, 128>, Places<128>::kBytes);
+  }
+  return head_dim == 64 ? body(Kernel<__nv_bfloat16, 64>, Places<64>::kBytes)
+                        : body(Kernel<__nv_bfloat16, 128>, Places<128>::kBytes);
+}
+
+}  // namespace
+}  // namespace ranged_prompt
+
+namespace {
+constexpr size_t kClaimBytes = 256;  ///< So that partial sums are aligned.
+}  // namespace
+
+Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimits& limits,
+                                            int device) {
+  const AttentionShape& shape = limits.shape;
+  if (shape.head_dim != 64 && shape.head_dim != 128) {
+    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128",
+                 shape.head_dim);
+  }
+  int major = 0;
+  int minor = 0;
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                 "asking a device"));
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                 "asking a device"));
+  if (major != 9 || minor != 0) {
+    return Error(StatusCode::kUnimplemented,
+                 "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
+                 major, minor);
+  }
+  RangedPrompt prompt(type, limits);
+  // Blocks wait for the sums of others, which must therefore all be resident: one block a
+  // multiprocessor, and no more blocks than that.
+  int blocks = 0;
+  DECANT_RETURN_IF_ERROR(CudaStatus(
+      ranged_prompt::WithKernel(type, shape.head_dim,
+                                [&](auto kernel, int bytes) {
+                                  const cudaError_t error = cudaFuncSetAttribute(
+                                      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+                                  if (error != cudaSuccess) return error;
+                                  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                                      &blocks, kernel, ranged_prompt::kThreads, bytes);
+                                }),
+      "preparing the ranged prompt kernel"));
+  if (blocks < 1) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "no block of the ranged prompt kernel fits on a multiprocessor");
+  }
+  DECANT_ASSIGN_OR_RETURN(
+      prompt.workspace_,
+      DeviceBuffer::Allocate(prompt.UsedBytes(prompt.planner_.most().slots), "prompt attention"));
+  return Expected<RangedPrompt>(std::move(prompt));
+}
+
+size_t RangedPrompt::UsedBytes(int32_t slots) const {
+  return kClaimBytes + static_cast<size_t>(slots) * sizeof(float4) *
+                           ranged_prompt::SlotPieces(planner_.shape().head_dim);
+}
+
+Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
+  // No claims yet, and every word of a partial sum as if launch -1 had written it.
+  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0xff, UsedBytes(slots), stream),
+                    "clearing prompt attention's workspace");
+}
+
+Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, const void* queries,
+                            void* attended, cudaStream_t stream) const {
+  if (step.prompt_plan.items == 0) return {};
+  const AttentionShape& shape = planner_.shape();
+  constexpr int64_t kElementBytes = 2;
+  const ranged_prompt::Args args{
+      .queries = queries,
+      .attended = attended,
+      .cache = static_cast<const std::byte*>(cache.k),
+      .page_bytes = cache.page_stride * kElementBytes,
+      .head_bytes = cache.head_stride * kElementBytes,
+      .values_bytes =
+          (static_cast<const std::byte*>(cache.v) - static_cast<const std::byte*>(cache.k)),
+      .tiled_slots = TiledSlots(cache.page_size),
+      .by_page = Divider(cache.page_size / 16),
+      .by_group = Divider(shape.group()),
+      .heads = shape.heads,
+      .group = shape.group(),
+      .scale_log2 = 1.4426950408889634F / std::sqrt(static_cast<float>(shape.head_dim)),
+      .block_tables = step.block_tables,
+      .items = step.prompt_items,
+      .merges = step.prompt_merges,
+      .item_count = step.prompt_plan.items,
+      .merge_count = step.prompt_plan.merges,
+      .claims = workspace_.As<unsigned long long>(),
+      .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};
+  const dim3 grid(std::min(step.prompt_plan.items, planner_.multiprocessors()));
+  ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
+    LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);
+  });
+  return CudaStatus(cudaGetLastError(), "prompt attention");
+}
+
+}  // namespace decant
