@@ -6,6 +6,12 @@
 
 namespace decant {
 
+/// The number, in a register: the compiler computes it once, not anew at every use.
+__device__ inline uint32_t Kept(uint32_t number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+
 /// 2^exponent of a whole number that is 0 or less, exactly; 0 from 2^-127 on.
 __device__ inline float PowerOfTwo(float exponent) {
   // Beside 1.5 * 2^23 a whole number lies in the lowest bits of the sum; 127 is the exponent's
@@ -52,15 +58,26 @@ class SplitCompute {
 
   __device__ SplitCompute(const SplitArgs& args, Shared& shared, int32_t warp)
       : args_(args), shared_(shared), warp_(warp) {
+    const int32_t half_bytes = args.together * kTokenBytes;
 #pragma unroll
     for (int i = 0; i < kComputeWarps; ++i) {
       const int32_t group = 16 * i >> args.together_log2;
-      token_offsets_[i] = group * args.group_bytes + (16 * i - group * args.together) * kTokenBytes;
+      token_offsets_[i] =
+          Kept(group * args.group_bytes + (16 * i - group * args.together) * kTokenBytes);
     }
-    own_offset_ = token_offsets_[0];
+    uint32_t own = token_offsets_[0];
 #pragma unroll
     for (int i = 1; i < kComputeWarps; ++i) {
-      if (i == warp) own_offset_ = token_offsets_[i];
+      if (i == warp) own = token_offsets_[i];
+    }
+    half_bytes_ = Kept(half_bytes);
+    key_offset_ = Kept(own + lane_ % 16 * kTokenBytes + ((lane_ / 16 ^ lane_ % 8) << 4));
+#pragma unroll
+    for (int m = 0; m < kWarpTiles; ++m) {
+      const int32_t tile = warp * kWarpTiles + m;
+      const int32_t piece = (tile % 4 * 2 + lane_ / 8 % 2) ^ lane_ % 8;
+      value_offsets_[m] = Kept(kValueBytes + (lane_ % 8 + lane_ / 16 * 8) * kTokenBytes +
+                               (piece << 4) + tile / 4 * half_bytes);
     }
   }
 
@@ -74,9 +91,15 @@ class SplitCompute {
         ReleaseQueries();
       }
       Clear();
-      for (int32_t first = 0; first < task.tokens; first += kSplitStageTokens) {
+      int32_t left = task.tokens;
+#pragma unroll 1
+      for (; left >= kSplitStageTokens; left -= kSplitStageTokens) {
         if constexpr (!kHoldsQueries) LoadQueries();
-        TakeStage(task.tokens - first);
+        TakeStage<true>(kSplitStageTokens);
+      }
+      if (left > 0) {
+        if constexpr (!kHoldsQueries) LoadQueries();
+        TakeStage<false>(left);
       }
       if constexpr (!kHoldsQueries) ReleaseQueries();
       Finish(task);
@@ -132,44 +155,43 @@ class SplitCompute {
     }
   }
 
-  /// Adds a stage, of which `tokens` positions count (64 if there are more).
+  /// Adds a stage, of which `tokens` positions count: 64 if kWhole, else fewer.
+  template <bool kWhole>
   __device__ void TakeStage(int32_t tokens) {
     WaitAtBarrier(SharedAddress(&shared_.stage_full[stage_.index]), stage_.parity);
-    const uint32_t keys = shared_.Stage(stage_.index);
-    const uint32_t half_bytes = args_.together * kTokenBytes;
+    const uint32_t stage = shared_.Stage(stage_.index);
 
     float scores[kHeadTiles][4];
-    Multiply(keys, half_bytes, tokens - warp_ * 16, scores);
-
+    Multiply<kWhole>(stage, tokens - warp_ * 16, scores);
     GiveWeights(scores);
     uint32_t values[kWarpTiles][kComputeWarps][4];
-    LoadValues(keys + kValueBytes, half_bytes, tokens, values);
+    LoadValues<kWhole>(stage, tokens, values);
     __syncwarp();
     if (lane_ == 0) ArriveAtBarrier(SharedAddress(&shared_.stage_empty[stage_.index]));
     stage_.Advance(args_.stages);
+
     asm volatile("bar.sync 1, %0;" ::"n"(kComputeWarps * 32) : "memory");
 #pragma unroll
-    for (int n = 0; n < kHeadTiles; ++n) AddValues(n, tokens, values);
+    for (int n = 0; n < kHeadTiles; ++n) AddValues<kWhole>(n, tokens, values);
     turn_ ^= 1;
   }
 
   /// scores = scaled products of the warp's 16 positions with the queries; -inf from the
   /// tokens-th position on, whatever lies there.
-  __device__ void Multiply(uint32_t keys, uint32_t half_bytes, int32_t tokens,
-                           float (&scores)[kHeadTiles][4]) {
+  template <bool kWhole>
+  __device__ void Multiply(uint32_t stage, int32_t tokens, float (&scores)[kHeadTiles][4]) {
     float odd[kHeadTiles][4];
 #pragma unroll
     for (int n = 0; n < kHeadTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[n][i] = odd[n][i] = 0;
     }
-    if (tokens > 0) {
-      const int32_t row = lane_ % 16;
-      const uint32_t at = keys + own_offset_ + row * kTokenBytes + ((lane_ / 16 ^ lane_ % 8) << 4);
+    if (kWhole || tokens > 0) {
+      const uint32_t keys = stage + key_offset_;
 #pragma unroll
       for (int k = 0; k < kDimSteps; ++k) {
         uint32_t a[4];
-        LoadMatrices(a, (at ^ ((k % 4) << 5)) + k / 4 * half_bytes);
+        LoadMatrices(a, (keys ^ ((k % 4) << 5)) + (k < 4 ? 0 : half_bytes_));
 #pragma unroll
         for (int n = 0; n < kHeadTiles; ++n) {
           const uint32_t* b = &queries_[n][k / 2][k % 2 * 2];
@@ -181,27 +203,24 @@ class SplitCompute {
     for (int n = 0; n < kHeadTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const bool counts = lane_ / 4 + i / 2 * 8 < tokens;
+        const bool counts = kWhole || lane_ / 4 + i / 2 * 8 < tokens;
         scores[n][i] = counts ? (scores[n][i] + odd[n][i]) * args_.scale_log2 : -INFINITY;
       }
     }
   }
 
   /// The warp's dims of V, with zeros from the tokens-th position on: NaN may lie there.
-  __device__ void LoadValues(uint32_t values_at, uint32_t half_bytes, int32_t tokens,
+  template <bool kWhole>
+  __device__ void LoadValues(uint32_t stage, int32_t tokens,
                              uint32_t (&values)[kWarpTiles][kComputeWarps][4]) const {
-    const int32_t row = lane_ % 8 + lane_ / 16 * 8;
-    const uint32_t at = values_at + row * kTokenBytes + ((lane_ / 8 % 2 ^ lane_ % 8) << 4);
 #pragma unroll
     for (int i = 0; i < kComputeWarps; ++i) {
-      if (tokens <= i * 16) continue;
+      if (!kWhole && tokens <= i * 16) continue;
 #pragma unroll
       for (int m = 0; m < kWarpTiles; ++m) {
-        const int32_t tile = warp_ * kWarpTiles + m;
-        LoadMatricesTransposed(
-            values[m][i], ((at + token_offsets_[i]) ^ (tile % 4 << 5)) + tile / 4 * half_bytes);
+        LoadMatricesTransposed(values[m][i], stage + value_offsets_[m] + token_offsets_[i]);
       }
-      if (tokens >= i * 16 + 16) continue;
+      if (kWhole || tokens >= i * 16 + 16) continue;
       const int32_t left = tokens - i * 16 - lane_ % 4 * 2;
 #pragma unroll
       for (int m = 0; m < kWarpTiles; ++m) {
@@ -250,6 +269,7 @@ class SplitCompute {
   }
 
   /// Adds all warps' weights, and their products with the warp's dims of V, to a tile of heads.
+  template <bool kWhole>
   __device__ void AddValues(int n, int32_t tokens,
                             const uint32_t (&values)[kWarpTiles][kComputeWarps][4]) {
     HeadSums& sums = sums_[n];
@@ -275,7 +295,7 @@ class SplitCompute {
     const uint32_t ones[4] = {one, one, one, one};
 #pragma unroll
     for (int i = 0; i < kComputeWarps; ++i) {
-      if (tokens <= i * 16) continue;
+      if (!kWhole && tokens <= i * 16) continue;
       const uint2 pairs = shared_.weights[turn_][i][n][lane_];
       const uint32_t b0 = ScalePair<T>(pairs.x, powers[i]);
       const uint32_t b1 = ScalePair<T>(pairs.y, powers[i]);
@@ -310,9 +330,12 @@ class SplitCompute {
   Shared& shared_;
   const int32_t warp_;
   const int32_t lane_ = threadIdx.x % 32;
-  /// Where the stage's 16 positions from 16 i on begin, in bytes after those of K (or V).
+  // Offsets in a stage, in bytes: of 16 positions from 16 i on; between halves of the dims; of what
+  // the lane reads of the warp's keys, and of each of its tiles of V.
   uint32_t token_offsets_[kComputeWarps];
-  uint32_t own_offset_;  ///< the warp's
+  uint32_t half_bytes_;
+  uint32_t key_offset_;
+  uint32_t value_offsets_[kWarpTiles];
   uint32_t queries_[kHeadTiles][kDimSteps / 2][4];
   HeadSums sums_[kHeadTiles];
   int turn_ = 0;

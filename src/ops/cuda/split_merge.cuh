@@ -124,10 +124,10 @@ class FragmentMerge {
     }
 #pragma unroll
     for (int i = 0; i < kMergeBatch; ++i) {
+      if (i >= here_) continue;
       const int source = i % 8 * 4 + lane_ % 4;
       const float low = __shfl_sync(kAllLanes, factors[i / 8][0], source);
       const float high = __shfl_sync(kAllLanes, factors[i / 8][1], source);
-      if (i >= here_) continue;
       out_[0] += __uint_as_float(numbers_[i].x) * low;
       out_[1] += __uint_as_float(numbers_[i].y) * high;
       out_[2] += __uint_as_float(numbers_[i].z) * low;

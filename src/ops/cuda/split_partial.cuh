@@ -11,28 +11,37 @@ struct HeadPair {
   float sum[2];
 };
 
-/// What a word of a partial is before it is written; nothing that is computed has these bits.
+/// What the first word of a partial's vector is before it is written; nothing that is computed has
+/// these bits.
 inline constexpr uint32_t kNotWritten = 0xffffffffU;
 
-/// A vector of a partial, as one access that other blocks see whole or in whole words.
+/// A vector of a partial, as one atomic access: other blocks see all of it or nothing.
 __device__ inline uint4 LoadPartial(const float4* place) {
-  uint4 words;
-  asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(place)
-               : "memory");
-  return words;
+  uint64_t low;
+  uint64_t high;
+  asm volatile(
+      "{\n.reg .b128 vector;\n"
+      "ld.relaxed.gpu.global.b128 vector, [%2];\n"
+      "mov.b128 {%0, %1}, vector;\n}"
+      : "=l"(low), "=l"(high)
+      : "l"(place)
+      : "memory");
+  return make_uint4(static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                    static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32));
 }
 __device__ inline void StorePartial(float4* place, const uint4& words) {
-  asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(place), "r"(words.x),
-               "r"(words.y), "r"(words.z), "r"(words.w)
-               : "memory");
+  const uint64_t low = static_cast<uint64_t>(words.y) << 32 | words.x;
+  const uint64_t high = static_cast<uint64_t>(words.w) << 32 | words.z;
+  asm volatile(
+      "{\n.reg .b128 vector;\n"
+      "mov.b128 vector, {%1, %2};\n"
+      "st.relaxed.gpu.global.b128 [%0], vector;\n}" ::"l"(place),
+      "l"(low), "l"(high)
+      : "memory");
 }
 
-__device__ inline bool IsWritten(const uint4& words) {
-  return words.x != kNotWritten && words.y != kNotWritten && words.z != kNotWritten &&
-         words.w != kNotWritten;
-}
+/// Whether a vector has been written: its first word tells.
+__device__ inline bool IsWritten(const uint4& words) { return words.x != kNotWritten; }
 
 /// The bits of a number; another NaN for the one that means "not written".
 __device__ inline uint32_t WrittenBits(float value) {
@@ -46,18 +55,18 @@ __device__ inline bool HasHeads(const SplitArgs& args, int head_tile) {
   return head_tile * kSplitHeadTile + threadIdx.x % 4 * 2 < args.group;
 }
 
-/// Writes a fragment of a partial. No flag tells of it: its words do, one by one.
+/// Writes a fragment of a partial. No flag tells of it: its vectors do, one by one.
 __device__ inline void StoreFragment(const SplitArgs& args, int64_t fragment, int head_tile,
                                      const float (&out)[4], const HeadPair& heads) {
   if (!HasHeads(args, head_tile)) return;
   const int lane = threadIdx.x % 32;
   float4* place = args.work.partials + fragment * kSplitFragmentVectors;
-  StorePartial(place + lane, make_uint4(WrittenBits(out[0]), WrittenBits(out[1]),
-                                        WrittenBits(out[2]), WrittenBits(out[3])));
+  StorePartial(place + lane, make_uint4(WrittenBits(out[0]), __float_as_uint(out[1]),
+                                        __float_as_uint(out[2]), __float_as_uint(out[3])));
   if (lane < 4) {
     StorePartial(place + 32 + lane,
-                 make_uint4(WrittenBits(heads.max[0]), WrittenBits(heads.sum[0]),
-                            WrittenBits(heads.max[1]), WrittenBits(heads.sum[1])));
+                 make_uint4(WrittenBits(heads.max[0]), __float_as_uint(heads.sum[0]),
+                            __float_as_uint(heads.max[1]), __float_as_uint(heads.sum[1])));
   }
 }
 
@@ -66,8 +75,8 @@ template <typename T, int kHeadDim>
 __device__ void StoreAttended(const SplitArgs& args, int32_t row_head, int head_tile,
                               int32_t dim_tile, const float (&out)[4], const HeadPair& heads) {
   const int lane = threadIdx.x % 32;
-  const float low = 1.0F / heads.sum[0];
-  const float high = 1.0F / heads.sum[1];
+  const float low = __frcp_rn(heads.sum[0]);
+  const float high = __frcp_rn(heads.sum[1]);
   const auto pack = [](float a, float b) {
     const auto pair = Element<T>::FromFloat2(a, b);
     return *reinterpret_cast<const uint32_t*>(&pair);
