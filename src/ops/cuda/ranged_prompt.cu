@@ -142,6 +142,7 @@ Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, con
       .items = step.prompt_items,
       .merges = step.prompt_merges,
       .item_count = step.prompt_plan.items,
+      .claim_count = step.prompt_plan.items - step.prompt_plan.mergers,
       .merge_count = step.prompt_plan.merges,
       .claims = workspace_.As<unsigned long long>(),
       .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};

@@ -202,8 +202,11 @@ class Consumer {
     Free(barriers_.ValuesEmpty(block_.place()));
     ++block_.count;
     const TwoRows finished = Finish(range);
-    if (item.slot < 0) {
+    if (item.slot < 0 || item.awaited > 0) {
       TakeRange(sums, finished, first_range, Totals(), total);
+      if (item.awaited > 0) {
+        TakeAwaited<kHeadDim>(args_, item, part_, 0, sums, total, Tag());
+      }
       WriteResult<T, kHeadDim>(args_, item, first_row, rows, 0, sums, total);
     } else {
       WritePartial<kHeadDim>(args_, item.slot + part_, 0, sums, finished, Tag());
@@ -353,8 +356,11 @@ class Consumer {
     ++block_.count;
     const TwoRows finished = FinishTogether(range);
     constexpr int kColumns = kHeadDim / 2;
-    if (item.slot < 0) {
+    if (item.slot < 0 || item.awaited > 0) {
       TakeRange(sums, finished, first_range, TotalsTogether(), total);
+      if (item.awaited > 0) {
+        TakeAwaited<kHeadDim>(args_, item, 0, part_ * kColumns, sums, total, Tag());
+      }
       WriteResult<T, kHeadDim>(args_, item, item.first_row, item.rows, part_ * kColumns, sums,
                                total);
     } else {

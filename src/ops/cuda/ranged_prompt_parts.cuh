@@ -37,6 +37,7 @@ struct Args {
   const PromptItem* items;
   const PromptMerge* merges;
   int32_t item_count;
+  int32_t claim_count;  ///< What all blocks of a launch count up; see Claim.
   int32_t merge_count;
   /// Items taken by all launches since the plan, less one; see Claims.
   unsigned long long* claims;

@@ -5,17 +5,18 @@
 
 namespace decant::ranged_prompt {
 
-/// Items past the first gridDim.x are taken by counting. Every block takes until it gets none, so
-/// each launch counts up by item_count exactly: where in a launch a count is, and how many launches
-/// since the plan came before it, can be told from the count, and nothing has to be reset. The
-/// count begins at the largest number, the workspace's state before the first launch.
+/// Items past the first gridDim.x are taken by counting. Every block but those that merge takes
+/// until it gets none, so each launch counts up by claim_count = item_count - mergers exactly:
+/// where in a launch a count is, and how many launches since the plan came before it, can be told
+/// from the count, and nothing has to be reset. The count begins at the largest number, the
+/// workspace's state before the first launch.
 struct Claim {
   unsigned long long launch;
   int32_t item;
 
   __device__ Claim(unsigned long long count, const Args& args)
-      : launch((count + 1) / static_cast<unsigned>(args.item_count)),
-        item(static_cast<int32_t>((count + 1) % static_cast<unsigned>(args.item_count) +
+      : launch((count + 1) / static_cast<unsigned>(args.claim_count)),
+        item(static_cast<int32_t>((count + 1) % static_cast<unsigned>(args.claim_count) +
                                   gridDim.x)) {}
 
   /// Takes an item; item_count or more: there is none left.
@@ -115,7 +116,8 @@ class Producer {
       }
       if (last) {
         AwaitPhase(barriers_.TagKnown(), 0);
-        if (lane_ == 0) next = Claim::Take(args_).item;
+        next = args_.item_count;
+        if (lane_ == 0 && item.awaited == 0) next = Claim::Take(args_).item;
       }
       const int64_t from = page * args_.page_bytes + item.kv_head * args_.head_bytes +
                            int64_t{slot} * kHeadDim * 2 + half_ * args_.tiled_slots * 128;

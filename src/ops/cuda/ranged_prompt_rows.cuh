@@ -189,4 +189,41 @@ __device__ inline void WritePartial(const Args& args, int64_t slot, int first_co
   }
 }
 
+/// Waits for the same columns of an item's other ranges and takes them into `total` and sums.
+template <int kHeadDim, int kSums>
+__device__ inline void TakeAwaited(const Args& args, const PromptItem& item, int part,
+                                   int first_column, float (&sums)[kSums], TwoRows& total,
+                                   uint32_t tag) {
+  const int thread = threadIdx.x % kPartThreads;
+  const int parts = item.rows > kPartRows ? 2 : 1;
+  for (int range = 0; range < item.awaited; ++range) {
+    const float4* slot =
+        args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim);
+    const float4* from = slot + kScalePieces + first_column / 8 * kPartThreads + thread;
+    // What is written last, until it is there; then all, again if not all was there.
+    const float4* watched = from + (kSums / 4 - 1) * kPartThreads;
+    while (__any_sync(0xffffffffU, Stale(LoadRelaxed(watched), tag))) __nanosleep(20);
+    uint4 scale;
+    uint4 more[kSums / 4];
+    uint32_t stale;
+    do {
+      scale = LoadRelaxed(slot + thread / 4);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) more[i] = LoadRelaxed(from + i * kPartThreads);
+      stale = Stale(scale, tag);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) stale |= Stale(more[i], tag);
+    } while (__any_sync(0xffffffffU, stale));
+    const MergeFactors low = MergeScale(total.row[0], {Untagged(scale.x), Untagged(scale.y)});
+    const MergeFactors high = MergeScale(total.row[1], {Untagged(scale.z), Untagged(scale.w)});
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      sums[i] = MergeValue(sums[i], Untagged(more[i / 4].x), low);
+      sums[i + 1] = MergeValue(sums[i + 1], Untagged(more[i / 4].y), low);
+      sums[i + 2] = MergeValue(sums[i + 2], Untagged(more[i / 4].z), high);
+      sums[i + 3] = MergeValue(sums[i + 3], Untagged(more[i / 4].w), high);
+    }
+  }
+}
+
 }  // namespace decant::ranged_prompt

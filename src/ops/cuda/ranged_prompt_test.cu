@@ -319,7 +319,8 @@ TEST_P(RangedPromptTest, AgreesWithPlainAttentionWhateverThePlan) {
         worst = std::max(worst, error / (allowed / 2));
       }
       std::cout << "largest error " << worst << " times that of the type; items "
-                << runner.counts().items << " merges " << runner.counts().merges << "\n";
+                << runner.counts().items << " merges " << runner.counts().merges << " mergers "
+                << runner.counts().mergers << "\n";
     }
   }
 }
