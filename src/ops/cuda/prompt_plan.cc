@@ -11,11 +11,10 @@ namespace {
 
 // What things take, in units of 50 ns, about as measured on an H200 with heads of 128 dims. Only
 // the balance depends on them.
-constexpr int32_t kWideBlockCost = 32;        ///< 128 keys against two parts of rows
-constexpr int32_t kNarrowBlockCost = 26;      ///< against one part of rows
-constexpr int32_t kNarrowBlockCostOf64 = 26;  ///< the same where heads have 64 dims
-constexpr int32_t kItemCost = 24;             ///< To start an item and to end it.
-constexpr int32_t kPartialCost = 8;           ///< To write and merge the sums of a range.
+constexpr int32_t kWideBlockCost = 32;    ///< 128 keys against two parts of rows
+constexpr int32_t kNarrowBlockCost = 26;  ///< against one part of rows
+constexpr int32_t kItemCost = 24;         ///< To start an item and to end it.
+constexpr int32_t kPartialCost = 8;       ///< To write and merge the sums of a range.
 
 constexpr int32_t kMostCost = 4096;  ///< Longer items are sorted as if they took this.
 
@@ -46,8 +45,7 @@ int32_t PromptRangeKeys(int32_t position) {
 }
 
 int32_t PromptPlanner::Cost(int32_t keys, int32_t rows) const {
-  const int32_t narrow = limits_.shape.head_dim == 64 ? kNarrowBlockCostOf64 : kNarrowBlockCost;
-  return CeilDiv(keys, kPromptKeys) * (rows > kPromptPartRows ? kWideBlockCost : narrow) +
+  return CeilDiv(keys, kPromptKeys) * (rows > kPromptPartRows ? kWideBlockCost : kNarrowBlockCost) +
          kItemCost;
 }
 

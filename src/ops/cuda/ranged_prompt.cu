@@ -21,8 +21,8 @@ template <typename T, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared[];
-  constexpr int kProducerRegisters = 40;
-  constexpr int kConsumerRegisters = 232;
+  constexpr int kProducerRegisters = 56;
+  constexpr int kConsumerRegisters = 224;
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x == 0) {
     Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
