@@ -16,13 +16,16 @@ __device__ inline void FenceSharedForProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Waits at one of the block's 16 barriers for `threads` threads, those of ArriveNamed included.
-__device__ inline void SyncNamed(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+/// Waits at one of the block's 16 barriers for kThreads threads, those of ArriveNamed included. Its
+/// number is a constant: racecheck does not follow one that is in a register.
+template <int kBarrier, int kThreads>
+__device__ inline void SyncNamed() {
+  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
-__device__ inline void ArriveNamed(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+template <int kBarrier, int kThreads>
+__device__ inline void ArriveNamed() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
 /// Changes how many registers each thread of the warpgroup has.

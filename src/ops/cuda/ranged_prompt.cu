@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Ar
   Consumer<T, kHeadDim> consumer(args, shared);
   consumer.Run();
   if (args.merge_count == 0) return;
-  SyncNamed(kMergeBarrier, kConsumerThreads);  // both parts are done with the ring
+  SyncNamed<kMergeBarrier, kConsumerThreads>();  // both parts are done with the ring
   merge.Run(consumer.Tag());
 #endif
 }

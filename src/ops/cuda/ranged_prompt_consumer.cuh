@@ -26,7 +26,7 @@ class Consumer {
     PromptItem item = NextItem();
     WaitForEarlierKernels();
     FetchQueries(item);
-    if (part_ == 1) ArriveNamed(kTurnBarrier, kConsumerThreads);
+    if (part_ == 1) PassTurn();  // the first part begins
     while (item.rows != 0) {
       item = item.rows > part_ * kPartRows ? Sum(item) : Skip(item);
     }
@@ -137,7 +137,7 @@ class Consumer {
 
     WaitCopies<0>();
     FenceSharedForProducts();
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);
+    SyncPart();
     WaitKeys(turns);
     MultiplyKeys(scores);
     if (turns) PassTurn();
@@ -179,7 +179,7 @@ class Consumer {
     }
     AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
     MultiplyValues(sums, weights, block_.place(), add);
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);  // all warps are done with the queries
+    SyncPart();  // all warps are done with the queries
     const PromptItem next = NextItem();
     FetchQueries(next);
     AwaitProducts<0>();
@@ -201,9 +201,30 @@ class Consumer {
 
   __device__ void WaitKeys(bool turns) const {
     AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
-    if (turns) SyncNamed(kTurnBarrier + part_, kConsumerThreads);
+    if (turns) AwaitTurn();
   }
-  __device__ void PassTurn() const { ArriveNamed(kTurnBarrier + 1 - part_, kConsumerThreads); }
+  __device__ void AwaitTurn() const {
+    if (part_ == 0) {
+      SyncNamed<kTurnBarrier, kConsumerThreads>();
+    } else {
+      SyncNamed<kTurnBarrier + 1, kConsumerThreads>();
+    }
+  }
+  __device__ void PassTurn() const {
+    if (part_ == 0) {
+      ArriveNamed<kTurnBarrier + 1, kConsumerThreads>();
+    } else {
+      ArriveNamed<kTurnBarrier, kConsumerThreads>();
+    }
+  }
+  /// Waits for all threads of this part.
+  __device__ void SyncPart() const {
+    if (part_ == 0) {
+      SyncNamed<kPartBarrier, kPartThreads>();
+    } else {
+      SyncNamed<kPartBarrier + 1, kPartThreads>();
+    }
+  }
 
   static constexpr int kSteps = kHeadDim / 16;  ///< products along a head's dims
   static constexpr uint64_t kQueryHalf = Place::kQueryBytes / Place::kHalves / 16;

@@ -7,8 +7,8 @@
 namespace decant::ranged_prompt {
 
 /// Named barriers; 0 is __syncthreads.
-inline constexpr int kTurnBarrier = 1;     ///< + part: it is that part's turn at the matrix units
-inline constexpr int kQueriesBarrier = 3;  ///< + part: among the part's own threads
+inline constexpr int kTurnBarrier = 1;  ///< + part: it is that part's turn at the matrix units
+inline constexpr int kPartBarrier = 3;  ///< + part: among the part's own threads
 inline constexpr int kMergeBarrier = 5;
 
 /// What a thread knows of its two rows, r and r + 8, of the 64 of a part while a range is summed:
@@ -135,6 +135,24 @@ __device__ inline void StoreTotal(const float (&sums)[kSums], float4* stored) {
   }
 }
 
+/// The four lanes of a row each hold a word of four groups of 16 bytes; afterwards each holds all
+/// words of one group, the lane's own number being the group's.
+__device__ inline uint4 GatherGroup(uint32_t (&words)[4]) {
+  const bool odd = threadIdx.x % 2 != 0;
+  const bool high = threadIdx.x / 2 % 2 != 0;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? words[i] : words[i + 1], 1);
+    (odd ? words[i] : words[i + 1]) = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t got = __shfl_xor_sync(0xffffffffU, high ? words[i] : words[i + 2], 2);
+    (high ? words[i] : words[i + 2]) = got;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 /// Writes the result of up to 64 packed rows from first_row on, of which `rows` are there.
 template <typename T, int kHeadDim, int kSums>
 __device__ inline void WriteResult(const Args& args, const PromptItem& item, int32_t first_row,
@@ -143,15 +161,20 @@ __device__ inline void WriteResult(const Args& args, const PromptItem& item, int
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * r;
-    if (row >= rows) continue;
     const float inverse = 1.0F / total.row[r].sum;
     T* to = static_cast<T*>(args.attended) +
-            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + row) +
-            thread % 4 * 2;
+            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + min(row, rows - 1)) +
+            thread % 4 * 8;
 #pragma unroll
-    for (int i = 0; i < kSums; i += 4) {
-      *reinterpret_cast<uint32_t*>(to + i * 2) =
-          PackPair<T>(sums[i + 2 * r] * inverse, sums[i + 2 * r + 1] * inverse);
+    for (int first = 0; first < kSums; first += 16) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* pair = sums + first + i * 4 + 2 * r;
+        words[i] = PackPair<T>(pair[0] * inverse, pair[1] * inverse);
+      }
+      const uint4 group = GatherGroup(words);
+      if (row < rows) *reinterpret_cast<uint4*>(to + first * 2) = group;
     }
   }
 }
