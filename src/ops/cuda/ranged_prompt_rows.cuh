@@ -200,51 +200,55 @@ __device__ inline void WritePartial(const Args& args, int64_t slot, const float 
   }
 }
 
-/// A piece of a partial sum, once it is there.
-__device__ inline uint4 LoadFresh(const float4* from, uint32_t tag) {
-  uint4 value;
-  do {
-    value = LoadRelaxed(from);
-  } while (Stale(value, tag) != 0);
-  return value;
-}
+/// What a thread has of a range's sums in a slot.
+template <int kSums>
+struct SlotSums {
+  uint4 scale;
+  uint4 sums[kSums / 4];
+
+  /// Loads all of it; false where a lane of the warp got something that is not there yet.
+  __device__ bool Load(const float4* slot, uint32_t tag) {
+    const int thread = threadIdx.x % kPartThreads;
+    scale = LoadRelaxed(slot + thread / 4);
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) {
+      sums[i] = LoadRelaxed(slot + kScalePieces + thread + i * kPartThreads);
+    }
+    uint32_t stale = Stale(scale, tag);
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) stale |= Stale(sums[i], tag);
+    return !__any_sync(0xffffffffU, stale != 0);
+  }
+
+  /// Loads all of it once it is there: meanwhile one piece that is written late is watched.
+  __device__ void Await(const float4* slot, uint32_t tag) {
+    const float4* late =
+        slot + kScalePieces + threadIdx.x % kPartThreads + (kSums / 4 - 1) * kPartThreads;
+    while (!Load(slot, tag)) {
+      while (__any_sync(0xffffffffU, Stale(LoadRelaxed(late), tag) != 0)) __nanosleep(20);
+    }
+  }
+};
 
 /// Waits for an item's other ranges and takes them into `total` and sums.
 template <int kHeadDim, int kSums>
 __device__ inline void TakeAwaited(const Args& args, const PromptItem& item, int part,
                                    float (&sums)[kSums], TwoRows& total, uint32_t tag) {
-  const int thread = threadIdx.x % kPartThreads;
   const int parts = item.rows > kPartRows ? 2 : 1;
   for (int range = 0; range < item.awaited; ++range) {
-    const float4* slot =
-        args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim);
-    const float4* from = slot + kScalePieces + thread;
-    // What is written last, until it is there; then all, again if not all was there.
-    const float4* watched = from + (kSums / 4 - 1) * kPartThreads;
-    while (Stale(LoadRelaxed(watched), tag) != 0) __nanosleep(20);
-    const uint4 scale = LoadFresh(slot + thread / 4, tag);
-    const MergeFactors low = MergeScale(total.row[0], {Untagged(scale.x), Untagged(scale.y)});
-    const MergeFactors high = MergeScale(total.row[1], {Untagged(scale.z), Untagged(scale.w)});
-    constexpr int kAtOnce = 8;
+    SlotSums<kSums> more;
+    more.Await(args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim),
+               tag);
+    const MergeFactors low =
+        MergeScale(total.row[0], {Untagged(more.scale.x), Untagged(more.scale.y)});
+    const MergeFactors high =
+        MergeScale(total.row[1], {Untagged(more.scale.z), Untagged(more.scale.w)});
 #pragma unroll
-    for (int first = 0; first < kSums / 4; first += kAtOnce) {
-      uint4 more[kAtOnce];
-      uint32_t stale;
-      do {
-        stale = 0;
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) more[i] = LoadRelaxed(from + (first + i) * kPartThreads);
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) stale |= Stale(more[i], tag);
-      } while (stale != 0);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        float* to = sums + (first + i) * 4;
-        to[0] = MergeValue(to[0], Untagged(more[i].x), low);
-        to[1] = MergeValue(to[1], Untagged(more[i].y), low);
-        to[2] = MergeValue(to[2], Untagged(more[i].z), high);
-        to[3] = MergeValue(to[3], Untagged(more[i].w), high);
-      }
+    for (int i = 0; i < kSums; i += 4) {
+      sums[i] = MergeValue(sums[i], Untagged(more.sums[i / 4].x), low);
+      sums[i + 1] = MergeValue(sums[i + 1], Untagged(more.sums[i / 4].y), low);
+      sums[i + 2] = MergeValue(sums[i + 2], Untagged(more.sums[i / 4].z), high);
+      sums[i + 3] = MergeValue(sums[i + 3], Untagged(more.sums[i / 4].w), high);
     }
   }
 }
