@@ -64,44 +64,64 @@ namespace {
 constexpr size_t kClaimBytes = 256;  ///< So that partial sums are aligned.
 }  // namespace
 
+namespace {
+
+Expected<int> AskDevice(cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&value, attribute, device), "asking a device"));
+  return value;
+}
+
+Status CheckDevice(int device) {
+  DECANT_ASSIGN_OR_RETURN(const int major, AskDevice(cudaDevAttrComputeCapabilityMajor, device));
+  DECANT_ASSIGN_OR_RETURN(const int minor, AskDevice(cudaDevAttrComputeCapabilityMinor, device));
+  if (major == 9 && minor == 0) return {};
+  return Error(StatusCode::kUnimplemented,
+               "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
+               major, minor);
+}
+
+/// Lets the device run the kernel with the shared memory it needs, and makes sure that
+/// `multiprocessors` blocks are resident at once: they wait for one another's sums.
+Status PrepareKernel(CudaType type, int32_t head_dim, int32_t multiprocessors, int device) {
+  cudaFuncAttributes attributes{};
+  int blocks = 0;
+  const cudaError_t error = ranged_prompt::WithKernel(type, head_dim, [&](auto kernel, int bytes) {
+    cudaError_t result = cudaFuncGetAttributes(&attributes, kernel);
+    if (result != cudaSuccess) return result;
+    result = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (result != cudaSuccess) return result;
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, ranged_prompt::kThreads,
+                                                         bytes);
+  });
+  DECANT_RETURN_IF_ERROR(CudaStatus(error, "preparing the ranged prompt kernel"));
+  constexpr int kFewRegisters = 64;  // as an empty kernel has, what a build without 90a gets
+  if (attributes.numRegs < kFewRegisters) {
+    return Error(StatusCode::kUnimplemented,
+                 "the ranged prompt kernel is not in this build: its architectures lack 90a");
+  }
+  DECANT_ASSIGN_OR_RETURN(const int there, AskDevice(cudaDevAttrMultiProcessorCount, device));
+  if (blocks * there < multiprocessors) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the ranged prompt kernel needs {} blocks at once; the device holds {} on each of "
+                 "{} multiprocessors",
+                 multiprocessors, blocks, there);
+  }
+  return {};
+}
+
+}  // namespace
+
 Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimits& limits,
                                             int device) {
-  const AttentionShape& shape = limits.shape;
-  if (shape.head_dim != 64 && shape.head_dim != 128) {
-    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128",
-                 shape.head_dim);
+  const int32_t head_dim = limits.shape.head_dim;
+  if (head_dim != 64 && head_dim != 128) {
+    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128", head_dim);
   }
-  int major = 0;
-  int minor = 0;
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                 "asking a device"));
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-                 "asking a device"));
-  if (major != 9 || minor != 0) {
-    return Error(StatusCode::kUnimplemented,
-                 "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
-                 major, minor);
-  }
+  DECANT_RETURN_IF_ERROR(CheckDevice(device));
+  DECANT_RETURN_IF_ERROR(PrepareKernel(type, head_dim, limits.multiprocessors, device));
   RangedPrompt prompt(type, limits);
-  // Blocks wait for the sums of others, which must therefore all be resident: one block a
-  // multiprocessor, and no more blocks than that.
-  int blocks = 0;
-  DECANT_RETURN_IF_ERROR(CudaStatus(
-      ranged_prompt::WithKernel(type, shape.head_dim,
-                                [&](auto kernel, int bytes) {
-                                  const cudaError_t error = cudaFuncSetAttribute(
-                                      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-                                  if (error != cudaSuccess) return error;
-                                  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                                      &blocks, kernel, ranged_prompt::kThreads, bytes);
-                                }),
-      "preparing the ranged prompt kernel"));
-  if (blocks < 1) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "no block of the ranged prompt kernel fits on a multiprocessor");
-  }
   DECANT_ASSIGN_OR_RETURN(
       prompt.workspace_,
       DeviceBuffer::Allocate(prompt.UsedBytes(prompt.planner_.most().slots), "prompt attention"));
