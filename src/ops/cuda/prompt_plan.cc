@@ -18,9 +18,6 @@ constexpr int32_t kPartialCost = 8;       ///< To write and merge the sums of a 
 
 constexpr int32_t kMostCost = 4096;  ///< Longer items are sorted as if they took this.
 
-/// Tiles stay whole while the load is at most so many tenths of an even one: fewer ranges to merge.
-constexpr int64_t kLevelTenths = 11;
-
 /// Steps of more tokens have enough tiles of two parts for every multiprocessor.
 constexpr int32_t kMostNarrowTokens = 1024;
 
@@ -197,7 +194,7 @@ void PromptPlanner::CutTiles(PromptPlanChoices::Cut cut) {
   pieces_.clear();
   cut_tiles_.clear();
   int32_t slots = 0;
-  const auto level = Narrow<int32_t>(sum * kLevelTenths / 10 / limits_.multiprocessors + 1);
+  const auto level = Narrow<int32_t>(sum / limits_.multiprocessors + 1);
   loads_.assign(limits_.multiprocessors, 0);
   for (const Piece& piece : whole_) {
     const Tile& tile = tiles_[piece.tile];

@@ -187,15 +187,16 @@ TEST(PromptPlanTest, RangesAreWholeBlocksOfKeysAndFew) {
 
 TEST(DividerTest, DividesAsTheProcessorDoes) {
   const CounterRng rng(3);
-  for (const uint32_t divisor : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 28U}) {
+  for (const uint32_t divisor : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 28U, 256U, 1000U}) {
     const Divider divider(divisor);
     const auto check = [&](uint32_t dividend) {
       ASSERT_EQ(divider.Quotient(dividend), dividend / divisor);
       ASSERT_EQ(divider.Remainder(dividend), dividend % divisor);
     };
     for (uint32_t dividend = 0; dividend < 20'000; ++dividend) check(dividend);
+    check((uint32_t{1} << 31) / divisor - 1);
     for (uint64_t i = 0; i < 1000; ++i) {
-      check(static_cast<uint32_t>(rng.Below(i, (uint64_t{1} << 31) / divisor / divisor)));
+      check(static_cast<uint32_t>(rng.Below(i, (uint64_t{1} << 31) / divisor)));
     }
   }
 }

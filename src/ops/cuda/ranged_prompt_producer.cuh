@@ -101,29 +101,29 @@ class Producer {
     return __ldg(args_.block_tables + item.table + args_.by_page.Quotient(position / 16));
   }
 
-  /// Copies an item's keys and values, and takes the next item once the last of them are asked for:
+  /// Copies an item's keys and values, and takes the next item when the last of them are asked for:
   /// late, so that blocks which are slower take fewer.
   __device__ PromptItem Stream(const PromptItem& item) {
+    int32_t next = 0;
     uint32_t slot;
     int32_t page = LoadPage(item, item.key_begin, slot);
     for (int32_t key = item.key_begin; key < item.key_end; key += kKeys) {
+      const bool last = key + kKeys >= item.key_end;
       // The chunk's own keys are written by the kernel before this one.
-      if (!waited_ && key + kKeys > item.first_position) {
+      if (!waited_ && (last || key + kKeys > item.first_position)) {
         WaitForEarlierKernels();
         waited_ = true;
       }
+      if (last) {
+        AwaitPhase(barriers_.TagKnown(), 0);
+        next = args_.item_count;
+        if (lane_ == 0 && item.awaited == 0) next = Claim::Take(args_).item;
+      }
       const int64_t from = page * args_.page_bytes + item.kv_head * args_.head_bytes +
                            int64_t{slot} * kHeadDim * 2 + half_ * args_.tiled_slots * 128;
-      page = LoadPage(item, key + kKeys, slot);  // 0 past the item's last key
+      if (!last) page = LoadPage(item, key + kKeys, slot);
       CopyBlock(key, item, args_.cache + from);
       ++block_.count;
-    }
-    // The launch's tag must be known before this block's last claim.
-    AwaitPhase(barriers_.TagKnown(), 0);
-    int32_t next = args_.item_count;
-    if (lane_ == 0 && item.awaited == 0) {
-      const Claim claim = Claim::Take(args_);
-      if (args_.item_count > static_cast<int32_t>(gridDim.x)) next = claim.item;
     }
     return LoadItem(__shfl_sync(0xffffffffU, next, 0));
   }

@@ -135,24 +135,6 @@ __device__ inline void StoreTotal(const float (&sums)[kSums], float4* stored) {
   }
 }
 
-/// The four lanes of a row each hold a word of four groups of 16 bytes; afterwards each holds all
-/// words of one group, the lane's own number being the group's.
-__device__ inline uint4 GatherGroup(uint32_t (&words)[4]) {
-  const bool odd = threadIdx.x % 2 != 0;
-  const bool high = threadIdx.x / 2 % 2 != 0;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const uint32_t got = __shfl_xor_sync(0xffffffffU, odd ? words[i] : words[i + 1], 1);
-    (odd ? words[i] : words[i + 1]) = got;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t got = __shfl_xor_sync(0xffffffffU, high ? words[i] : words[i + 2], 2);
-    (high ? words[i] : words[i + 2]) = got;
-  }
-  return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
 /// Writes the result of up to 64 packed rows from first_row on, of which `rows` are there.
 template <typename T, int kHeadDim, int kSums>
 __device__ inline void WriteResult(const Args& args, const PromptItem& item, int32_t first_row,
@@ -161,20 +143,15 @@ __device__ inline void WriteResult(const Args& args, const PromptItem& item, int
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * r;
+    if (row >= rows) continue;
     const float inverse = 1.0F / total.row[r].sum;
     T* to = static_cast<T*>(args.attended) +
-            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + min(row, rows - 1)) +
-            thread % 4 * 8;
+            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + row) +
+            thread % 4 * 2;
 #pragma unroll
-    for (int first = 0; first < kSums; first += 16) {
-      uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* pair = sums + first + i * 4 + 2 * r;
-        words[i] = PackPair<T>(pair[0] * inverse, pair[1] * inverse);
-      }
-      const uint4 group = GatherGroup(words);
-      if (row < rows) *reinterpret_cast<uint4*>(to + first * 2) = group;
+    for (int i = 0; i < kSums; i += 4) {
+      *reinterpret_cast<uint32_t*>(to + i * 2) =
+          PackPair<T>(sums[i + 2 * r] * inverse, sums[i + 2 * r + 1] * inverse);
     }
   }
 }
@@ -200,55 +177,38 @@ __device__ inline void WritePartial(const Args& args, int64_t slot, const float 
   }
 }
 
-/// What a thread has of a range's sums in a slot.
-template <int kSums>
-struct SlotSums {
-  uint4 scale;
-  uint4 sums[kSums / 4];
-
-  /// Loads all of it; false where a lane of the warp got something that is not there yet.
-  __device__ bool Load(const float4* slot, uint32_t tag) {
-    const int thread = threadIdx.x % kPartThreads;
-    scale = LoadRelaxed(slot + thread / 4);
-#pragma unroll
-    for (int i = 0; i < kSums / 4; ++i) {
-      sums[i] = LoadRelaxed(slot + kScalePieces + thread + i * kPartThreads);
-    }
-    uint32_t stale = Stale(scale, tag);
-#pragma unroll
-    for (int i = 0; i < kSums / 4; ++i) stale |= Stale(sums[i], tag);
-    return !__any_sync(0xffffffffU, stale != 0);
-  }
-
-  /// Loads all of it once it is there: meanwhile one piece that is written late is watched.
-  __device__ void Await(const float4* slot, uint32_t tag) {
-    const float4* late =
-        slot + kScalePieces + threadIdx.x % kPartThreads + (kSums / 4 - 1) * kPartThreads;
-    while (!Load(slot, tag)) {
-      while (__any_sync(0xffffffffU, Stale(LoadRelaxed(late), tag) != 0)) __nanosleep(20);
-    }
-  }
-};
-
 /// Waits for an item's other ranges and takes them into `total` and sums.
 template <int kHeadDim, int kSums>
 __device__ inline void TakeAwaited(const Args& args, const PromptItem& item, int part,
                                    float (&sums)[kSums], TwoRows& total, uint32_t tag) {
+  const int thread = threadIdx.x % kPartThreads;
   const int parts = item.rows > kPartRows ? 2 : 1;
   for (int range = 0; range < item.awaited; ++range) {
-    SlotSums<kSums> more;
-    more.Await(args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim),
-               tag);
-    const MergeFactors low =
-        MergeScale(total.row[0], {Untagged(more.scale.x), Untagged(more.scale.y)});
-    const MergeFactors high =
-        MergeScale(total.row[1], {Untagged(more.scale.z), Untagged(more.scale.w)});
+    const float4* slot =
+        args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim);
+    const float4* from = slot + kScalePieces + thread;
+    // What is written last, until it is there; then all, again if not all was there.
+    const float4* watched = from + (kSums / 4 - 1) * kPartThreads;
+    while (__any_sync(0xffffffffU, Stale(LoadRelaxed(watched), tag))) __nanosleep(20);
+    uint4 scale;
+    uint4 more[kSums / 4];
+    uint32_t stale;
+    do {
+      scale = LoadRelaxed(slot + thread / 4);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) more[i] = LoadRelaxed(from + i * kPartThreads);
+      stale = Stale(scale, tag);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) stale |= Stale(more[i], tag);
+    } while (__any_sync(0xffffffffU, stale));
+    const MergeFactors low = MergeScale(total.row[0], {Untagged(scale.x), Untagged(scale.y)});
+    const MergeFactors high = MergeScale(total.row[1], {Untagged(scale.z), Untagged(scale.w)});
 #pragma unroll
     for (int i = 0; i < kSums; i += 4) {
-      sums[i] = MergeValue(sums[i], Untagged(more.sums[i / 4].x), low);
-      sums[i + 1] = MergeValue(sums[i + 1], Untagged(more.sums[i / 4].y), low);
-      sums[i + 2] = MergeValue(sums[i + 2], Untagged(more.sums[i / 4].z), high);
-      sums[i + 3] = MergeValue(sums[i + 3], Untagged(more.sums[i / 4].w), high);
+      sums[i] = MergeValue(sums[i], Untagged(more[i / 4].x), low);
+      sums[i + 1] = MergeValue(sums[i + 1], Untagged(more[i / 4].y), low);
+      sums[i + 2] = MergeValue(sums[i + 2], Untagged(more[i / 4].z), high);
+      sums[i + 3] = MergeValue(sums[i + 3], Untagged(more[i / 4].w), high);
     }
   }
 }

@@ -418,6 +418,22 @@ std::vector<uint16_t> RunCut(const Case& c, Runner& runner, const Requests& requ
   return result;
 }
 
+TEST(RangedPromptCreateTest, RefusesMoreBlocksThanTheDeviceHolds) {
+  if (const std::string reason = RangedPromptTest::Unavailable(); !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  PromptPlanLimits limits{.shape = Case().shape(),
+                          .multiprocessors = RangedPromptTest::Multiprocessors() + 1,
+                          .max_tokens = 64,
+                          .max_rows = 1};
+  EXPECT_EQ(RangedPrompt::Create(CudaType::kF16, limits, 0).status().code(),
+            StatusCode::kFailedPrecondition);
+  limits.multiprocessors = 1;
+  limits.shape.head_dim = 96;
+  EXPECT_EQ(RangedPrompt::Create(CudaType::kF16, limits, 0).status().code(),
+            StatusCode::kUnimplemented);
+}
+
 TEST(RangedPromptBitsTest, DoNotDependOnChunksNeighboursOrPages) {
   if (const std::string reason = RangedPromptTest::Unavailable(); !reason.empty()) {
     GTEST_SKIP() << reason;
