@@ -21,6 +21,7 @@ template <typename T, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared[];
+  // Of 168 registers a thread, which the block begins with: 128 * 56 + 256 * 224 = 384 * 168.
   constexpr int kProducerRegisters = 56;
   constexpr int kConsumerRegisters = 224;
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
@@ -61,7 +62,7 @@ auto WithKernel(CudaType type, int32_t head_dim, Body&& body) {
 }  // namespace ranged_prompt
 
 namespace {
-constexpr size_t kClaimBytes = 256;  ///< So that partial sums are aligned.
+constexpr size_t kCountBytes = 256;  ///< Two counts, each on a line of its own.
 }  // namespace
 
 namespace {
@@ -129,12 +130,12 @@ Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimit
 }
 
 size_t RangedPrompt::UsedBytes(int32_t slots) const {
-  return kClaimBytes + static_cast<size_t>(slots) * sizeof(float4) *
+  return kCountBytes + static_cast<size_t>(slots) * sizeof(float4) *
                            ranged_prompt::SlotPieces(planner_.shape().head_dim);
 }
 
 Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
-  // No claims yet, and every word of a partial sum as if launch -1 had written it.
+  // Nothing counted yet, and every word of a partial sum as if launch -1 had written it.
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0xff, UsedBytes(slots), stream),
                     "clearing prompt attention's workspace");
 }
@@ -162,10 +163,11 @@ Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, con
       .items = step.prompt_items,
       .merges = step.prompt_merges,
       .item_count = step.prompt_plan.items,
-      .claim_count = step.prompt_plan.items - step.prompt_plan.mergers,
       .merge_count = step.prompt_plan.merges,
+      .claim_count = step.prompt_plan.items - step.prompt_plan.mergers,
       .claims = workspace_.As<unsigned long long>(),
-      .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};
+      .arrivals = reinterpret_cast<unsigned long long*>(workspace_.data() + kCountBytes / 2),
+      .partials = reinterpret_cast<float4*>(workspace_.data() + kCountBytes)};
   const dim3 grid(std::min(step.prompt_plan.items, planner_.multiprocessors()));
   ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
     LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);

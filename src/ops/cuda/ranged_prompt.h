@@ -48,7 +48,7 @@ class RangedPrompt {
 
   CudaType type_;
   PromptPlanner planner_;
-  DeviceBuffer workspace_;  ///< The count of claims, then slots of partial sums.
+  DeviceBuffer workspace_;  ///< Two counts, then slots of partial sums.
 };
 
 }  // namespace decant

@@ -91,7 +91,7 @@ struct Case {
   int32_t kv_heads = 2;
   int32_t group = 6;
   int32_t page_size = 64;
-  std::vector<Chunk> chunks;
+  std::vector<Chunk> chunks = {};
 
   AttentionShape shape() const {
     return {.heads = kv_heads * group, .kv_heads = kv_heads, .head_dim = head_dim};
@@ -383,7 +383,7 @@ std::vector<uint16_t> RunCut(const Case& c, Runner& runner, const Requests& requ
     if (neighbours > 0) parts.push_back({1, {2 + step * 53 % 200, step * 37 % 480}});
     parts.push_back({0, {std::min(cut, lengths[0] - done), done}});
     if (neighbours > 1) parts.push_back({2, {lengths[2], 0}});
-    std::vector<Chunk> chunks;
+    std::vector<Chunk> chunks = {};
     std::vector<BatchRow> rows;
     for (const Part& part : parts) chunks.push_back(part.chunk);
     rows = MakeRows(chunks);
