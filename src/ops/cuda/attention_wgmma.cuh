@@ -16,13 +16,16 @@ __device__ inline void FenceSharedForProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Waits at one of the block's 16 barriers for `threads` threads, those of ArriveNamed included.
-__device__ inline void SyncNamed(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+/// Waits at one of the block's 16 barriers for kThreads threads, those of ArriveNamed included. Its
+/// number is a constant: racecheck does not follow one that is in a register.
+template <int kBarrier, int kThreads>
+__device__ inline void SyncNamed() {
+  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
-__device__ inline void ArriveNamed(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+template <int kBarrier, int kThreads>
+__device__ inline void ArriveNamed() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
 /// Changes how many registers each thread of the warpgroup has.
@@ -82,7 +85,7 @@ struct AttentionProduct;
 #define DECANT_NAMES_OF_32 DECANT_NAMES_0 "," DECANT_NAMES_16
 #define DECANT_NAMES_OF_64 DECANT_NAMES_OF_32 "," DECANT_NAMES_32 "," DECANT_NAMES_48
 
-/// TYPE: the operands' element in PTX. Scores: sums [64, n] (+)= a [64, 16] b [n, 16]^T, both
+/// TYPE: the operands' element in PTX. Scores: sums [64, 128] (+)= a [64, 16] b [128, 16]^T, both
 /// K-major in shared memory. Values: sums [64, n] (+)= a [64, 16] b [16, n], a in registers as
 /// thread t holds sums, in pairs of columns, b MN-major in shared memory. `add` 0: sums begin at 0.
 #define DECANT_ATTENTION_PRODUCT(ELEMENT, TYPE)                                                \
@@ -94,14 +97,6 @@ struct AttentionProduct;
           "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" DECANT_NAMES_OF_64 \
           "}, %64, %65, add, 1, 1, 0, 0;\n}\n"                                                 \
           : DECANT_SUMS_64                                                                     \
-          : "l"(a), "l"(b), "r"(add));                                                         \
-    }                                                                                          \
-    static __device__ void Scores(float (&sums)[32], uint64_t a, uint64_t b, int add) {        \
-      asm volatile(                                                                            \
-          "{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"                                     \
-          "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" DECANT_NAMES_OF_32  \
-          "}, %32, %33, add, 1, 1, 0, 0;\n}\n"                                                 \
-          : DECANT_SUMS_32                                                                     \
           : "l"(a), "l"(b), "r"(add));                                                         \
     }                                                                                          \
     static __device__ void Values(float (&sums)[64], const uint32_t (&a)[4], uint64_t b,       \

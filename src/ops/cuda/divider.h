@@ -5,7 +5,8 @@
 namespace decant {
 
 /// Division by a number that the compiler does not know, as one multiplication. Exact for dividends
-/// below 2^31 / divisor^2 (at most 2^31).
+/// below 2^31 / divisor: with 2^31 + e the multiplier times the divisor, e <= divisor, the product
+/// is too large by dividend * e / 2^31 divisor-ths.
 struct Divider {
   Divider() = default;
   constexpr explicit Divider(uint32_t by) : multiplier((uint32_t{1} << 31) / by + 1), divisor(by) {}

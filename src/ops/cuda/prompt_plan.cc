@@ -11,11 +11,10 @@ namespace {
 
 // What things take, in units of 50 ns, about as measured on an H200 with heads of 128 dims. Only
 // the balance depends on them.
-constexpr int32_t kWideBlockCost = 32;        ///< 128 keys against two parts of rows
-constexpr int32_t kNarrowBlockCost = 16;      ///< against one part of rows
-constexpr int32_t kNarrowBlockCostOf64 = 24;  ///< the same where heads have 64 dims
-constexpr int32_t kItemCost = 24;             ///< To start an item and to end it.
-constexpr int32_t kPartialCost = 8;           ///< To write and merge the sums of a range.
+constexpr int32_t kWideBlockCost = 32;    ///< 128 keys against two parts of rows
+constexpr int32_t kNarrowBlockCost = 26;  ///< against one part of rows
+constexpr int32_t kItemCost = 24;         ///< To start an item and to end it.
+constexpr int32_t kPartialCost = 8;       ///< To write and merge the sums of a range.
 
 constexpr int32_t kMostCost = 4096;  ///< Longer items are sorted as if they took this.
 
@@ -46,8 +45,7 @@ int32_t PromptRangeKeys(int32_t position) {
 }
 
 int32_t PromptPlanner::Cost(int32_t keys, int32_t rows) const {
-  const int32_t narrow = limits_.shape.head_dim == 64 ? kNarrowBlockCostOf64 : kNarrowBlockCost;
-  return CeilDiv(keys, kPromptKeys) * (rows > kPromptPartRows ? kWideBlockCost : narrow) +
+  return CeilDiv(keys, kPromptKeys) * (rows > kPromptPartRows ? kWideBlockCost : kNarrowBlockCost) +
          kItemCost;
 }
 
@@ -66,6 +64,7 @@ PromptPlanner::PromptPlanner(const PromptPlanLimits& limits) : limits_(limits) {
   pieces_.reserve(most_.items);
   sorted_.reserve(most_.items);
   items_.reserve(most_.items);
+  cut_tiles_.reserve(tiles);
   merges_.reserve(most_.merges);
   loads_.reserve(limits.multiprocessors);
   starts_.reserve(kMostCost + 1);
@@ -113,40 +112,70 @@ void PromptPlanner::ChoosePieces(const PromptPlanChoices& choices) {
   const auto choose = [&](int32_t tile_rows) {
     MakeTiles(tile_rows);
     CutTiles(choices.cut);
+    makespan_ = PredictTime();
   };
-  if (choices.tile_rows != 0) return choose(choices.tile_rows);
+  constexpr int32_t kWideRows = 2 * kPromptPartRows;
   int32_t tokens = 0;
   for (const BatchRow& row : rows_) tokens += row.query_len == 1 ? 0 : row.query_len;
-  if (tokens > kMostNarrowTokens) return choose(2 * kPromptPartRows);
-  choose(2 * kPromptPartRows);
-  const int32_t wide = PredictTime();
+  if (choices.tile_rows != 0 || tokens > kMostNarrowTokens) {
+    return choose(choices.tile_rows == 0 ? kWideRows : choices.tile_rows);
+  }
+  choose(kWideRows);
+  // Rows of narrow tiles take longer, so they are for multiprocessors that would be idle.
+  if (std::ssize(pieces_) >= limits_.multiprocessors) return;
+  const int32_t wide = makespan_;
   choose(kPromptPartRows);
-  if (wide <= PredictTime()) choose(2 * kPromptPartRows);
+  if (wide <= makespan_) choose(kWideRows);
 }
 
 void PromptPlanner::CutTile(int32_t number, int32_t kv_head) {
   const Tile& tile = tiles_[number];
-  const int32_t parts = CeilDiv(tile.rows, kPromptPartRows);
   const int32_t ranges = CeilDiv(tile.key_end, tile.range);
-  const BatchRow& row = rows_[tile.row];
   for (int32_t range = 0; range < ranges; ++range) {
     const int32_t keys = std::min(tile.range, tile.key_end - range * tile.range);
     pieces_.push_back({.tile = number,
                        .kv_head = kv_head,
                        .range = range,
-                       .slot = slots_ + range * parts,
-                       .cost = Cost(keys, tile.rows) + kPartialCost});
+                       .cost = Cost(keys, tile.rows) + kPartialCost,
+                       .cut = Narrow<int32_t>(cut_tiles_.size())});
   }
-  for (int32_t part = 0; part < parts; ++part) {
-    merges_.push_back({.token_start = row.query_start,
-                       .first_row = tile.first_row + part * kPromptPartRows,
-                       .rows = std::min(kPromptPartRows, tile.rows - part * kPromptPartRows),
-                       .kv_head = kv_head,
-                       .slot = slots_ + part,
-                       .stride = parts,
-                       .ranges = ranges});
+  cut_tiles_.push_back({.tile = number, .kv_head = kv_head, .ranges = ranges});
+}
+
+/// A block whose first item takes about as long as the whole step can as well wait for the tile's
+/// other ranges, and need neither write its own nor read it again. It takes no other item, so some
+/// blocks must be left that do not wait.
+void PromptPlanner::ChooseMergers() {
+  const auto first_items = std::min<size_t>(pieces_.size(), limits_.multiprocessors);
+  mergers_ = 0;
+  for (size_t i = 0; i < first_items && 2 * mergers_ < limits_.multiprocessors - 1; ++i) {
+    const Piece& piece = pieces_[i];
+    if (piece.range != 0 || 4 * piece.cost < 3 * makespan_) continue;
+    cut_tiles_[piece.cut].merged_by_first = true;
+    ++mergers_;
   }
-  slots_ += ranges * parts;
+}
+
+/// Gives slots to the ranges that need one, and lists what nobody merges on the way.
+void PromptPlanner::AddMerges() {
+  merges_.clear();
+  slots_ = 0;
+  for (CutTileOfHead& cut : cut_tiles_) {
+    const Tile& tile = tiles_[cut.tile];
+    const int32_t parts = CeilDiv(tile.rows, kPromptPartRows);
+    cut.slot = slots_;
+    slots_ += (cut.ranges - (cut.merged_by_first ? 1 : 0)) * parts;
+    if (cut.merged_by_first) continue;
+    for (int32_t part = 0; part < parts; ++part) {
+      merges_.push_back({.token_start = rows_[tile.row].query_start,
+                         .first_row = tile.first_row + part * kPromptPartRows,
+                         .rows = std::min(kPromptPartRows, tile.rows - part * kPromptPartRows),
+                         .kv_head = cut.kv_head,
+                         .slot = cut.slot + part,
+                         .stride = parts,
+                         .ranges = cut.ranges});
+    }
+  }
 }
 
 /// Tiles that fit into an even load somewhere stay whole; the others fill the gaps, range by range.
@@ -163,22 +192,23 @@ void PromptPlanner::CutTiles(PromptPlanChoices::Cut cut) {
   SortByCost(whole_);
 
   pieces_.clear();
-  merges_.clear();
-  slots_ = 0;
+  cut_tiles_.clear();
+  int32_t slots = 0;
   const auto level = Narrow<int32_t>(sum / limits_.multiprocessors + 1);
   loads_.assign(limits_.multiprocessors, 0);
   for (const Piece& piece : whole_) {
     const Tile& tile = tiles_[piece.tile];
     const int32_t ranges = CeilDiv(tile.key_end, tile.range);
-    const int32_t slots = ranges * CeilDiv(tile.rows, kPromptPartRows);
+    const int32_t more_slots = ranges * CeilDiv(tile.rows, kPromptPartRows);
     const bool fits = cut == PromptPlanChoices::Cut::kBalanced && loads_[0] + piece.cost <= level;
     if (fits || ranges == 1 || cut == PromptPlanChoices::Cut::kNone ||
-        slots_ + slots > most_.slots) {
+        slots + more_slots > most_.slots) {
       pieces_.push_back(piece);
       loads_[0] += piece.cost;
       SiftDown(loads_);
     } else {
       CutTile(piece.tile, piece.kv_head);
+      slots += more_slots;
     }
   }
   SortByCost(pieces_);
@@ -200,30 +230,39 @@ PromptPlanCounts PromptPlanner::Plan(std::span<const BatchRow> rows, int32_t tab
                                      const PromptPlanChoices& choices) {
   rows_ = rows;
   ChoosePieces(choices);
+  ChooseMergers();
+  AddMerges();
   items_.clear();
   for (const Piece& piece : pieces_) {
     const Tile& tile = tiles_[piece.tile];
     const BatchRow& row = rows[tile.row];
     const int32_t first_range = piece.range == kWhole ? 0 : piece.range;
     const int32_t key_begin = first_range * tile.range;
-    items_.push_back({.token_start = row.query_start,
-                      .first_position = row.context_len - row.query_len,
-                      .first_row = tile.first_row,
-                      .rows = tile.rows,
-                      .kv_head = piece.kv_head,
-                      .table = tile.row * table_stride,
-                      .context = row.context_len,
-                      .key_begin = key_begin,
-                      .key_end = piece.range == kWhole
-                                     ? tile.key_end
-                                     : std::min(tile.key_end, key_begin + tile.range),
-                      .range = tile.range,
-                      .slot = piece.slot,
-                      .parts = CeilDiv(tile.rows, kPromptPartRows)});
+    PromptItem item{.token_start = row.query_start,
+                    .first_position = row.context_len - row.query_len,
+                    .first_row = tile.first_row,
+                    .rows = tile.rows,
+                    .kv_head = piece.kv_head,
+                    .table = tile.row * table_stride,
+                    .context = row.context_len,
+                    .key_begin = key_begin,
+                    .key_end = tile.key_end,
+                    .range = tile.range,
+                    .slot = -1};
+    if (piece.range != kWhole) {
+      const CutTileOfHead& cut = cut_tiles_[piece.cut];
+      const int32_t parts = CeilDiv(tile.rows, kPromptPartRows);
+      const int32_t skipped = cut.merged_by_first ? 1 : 0;
+      item.key_end = std::min(tile.key_end, key_begin + tile.range);
+      item.slot = cut.slot + std::max(0, piece.range - skipped) * parts;
+      if (cut.merged_by_first && piece.range == 0) item.awaited = cut.ranges - 1;
+    }
+    items_.push_back(item);
   }
   const PromptPlanCounts counts{.items = Narrow<int32_t>(items_.size()),
                                 .merges = Narrow<int32_t>(merges_.size()),
-                                .slots = slots_};
+                                .slots = slots_,
+                                .mergers = mergers_};
   DECANT_CHECK(
       counts.items <= most_.items && counts.merges <= most_.merges && counts.slots <= most_.slots,
       "a plan of {} items, {} merges and {} slots", counts.items, counts.merges, counts.slots);

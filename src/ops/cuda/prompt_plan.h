@@ -41,14 +41,18 @@ struct alignas(16) PromptItem {
   int32_t key_begin = 0;
   int32_t key_end = 0;
   int32_t range = 0;  ///< PromptRangeKeys of the tile's positions.
-  /// Where the sums of the item's first range go (part p of range r: slot + r * parts + p); -1:
-  /// the item begins at key 0 and ends the tile, whose result it writes.
+  /// The item is a range whose sums go here, those of its second part of rows (if there is one) to
+  /// the next slot; or, where `awaited` is not 0, where the sums of the tile's range 1 come. -1:
+  /// the item is a whole tile.
   int32_t slot = 0;
-  int32_t parts = 0;  ///< 1 or 2
+  /// Not 0: the item is a tile's range 0, and whoever sums it waits for so many other ranges of the
+  /// tile, merges them and writes the result.
+  int32_t awaited = 0;
 };
 static_assert(sizeof(PromptItem) == 48);
 
-/// Up to kPromptPartRows packed rows whose ranges were summed by several items.
+/// Up to kPromptPartRows packed rows whose ranges are summed by several items, none of which merges
+/// them.
 struct alignas(16) PromptMerge {
   int32_t token_start = 0;
   int32_t first_row = 0;
@@ -115,10 +119,18 @@ class PromptPlanner {
     int32_t tile = 0;
     int32_t kv_head = 0;
     int32_t range = 0;  ///< kWhole, or the range's number.
-    int32_t slot = -1;
     int32_t cost = 0;
+    int32_t cut = 0;  ///< The number of the cut tile, where it is a range.
   };
   static constexpr int32_t kWhole = -1;
+  /// A tile of one KV head that is cut.
+  struct CutTileOfHead {
+    int32_t tile = 0;
+    int32_t kv_head = 0;
+    int32_t slot = 0;  ///< Of the first range that has one.
+    int32_t ranges = 0;
+    bool merged_by_first = false;  ///< By whoever sums range 0, which then has no slot.
+  };
 
   int32_t Cost(int32_t keys, int32_t rows) const;
   void MakeTiles(int32_t tile_rows);
@@ -126,6 +138,8 @@ class PromptPlanner {
   void ChoosePieces(const PromptPlanChoices& choices);
   void CutTiles(PromptPlanChoices::Cut cut);
   void CutTile(int32_t tile, int32_t kv_head);
+  void ChooseMergers();
+  void AddMerges();
   void SortByCost(std::vector<Piece>& pieces);
 
   PromptPlanLimits limits_;
@@ -134,11 +148,14 @@ class PromptPlanner {
   std::vector<Piece> whole_;
   std::vector<Piece> pieces_;
   std::vector<Piece> sorted_;
+  std::vector<CutTileOfHead> cut_tiles_;
   std::vector<int32_t> loads_;
   std::vector<int32_t> starts_;
   std::vector<PromptItem> items_;
   std::vector<PromptMerge> merges_;
   int32_t slots_ = 0;
+  int32_t mergers_ = 0;
+  int32_t makespan_ = 0;  ///< As predicted.
   std::span<const BatchRow> rows_;
 };
 

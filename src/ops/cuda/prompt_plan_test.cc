@@ -34,6 +34,9 @@ std::vector<BatchRow> MakeRows(const std::vector<Chunk>& chunks) {
   return rows;
 }
 
+/// How many slots the sums of an item's range take.
+int32_t Parts(const PromptItem& item) { return item.rows > kPromptPartRows ? 2 : 1; }
+
 /// Every query row of every head has each of its keys in one item, in ranges of its position; what
 /// several items share is merged, and no two write to the same slot.
 void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
@@ -52,6 +55,7 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
   using RowOfHead = std::tuple<int32_t, int32_t, int32_t>;  // batch row, packed row, KV head
   std::map<RowOfHead, std::vector<const PromptItem*>> items_of;
   std::set<int32_t> slots;
+  int32_t mergers = 0;
   for (const PromptItem& item : planner.items()) {
     const auto found = row_at.find(item.token_start);
     ASSERT_NE(found, row_at.end());
@@ -60,7 +64,6 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
     EXPECT_EQ(item.context, row.context_len);
     EXPECT_EQ(item.first_position, row.context_len - row.query_len);
     EXPECT_EQ(item.key_begin % item.range, 0);
-    EXPECT_EQ(item.parts, item.rows > kPromptPartRows ? 2 : 1);
     ASSERT_GE(item.rows, 1);
     ASSERT_LE(item.rows, 2 * kPromptPartRows);
     for (int32_t i = 0; i < item.rows; ++i) {
@@ -69,14 +72,22 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
       EXPECT_EQ(item.range, PromptRangeKeys(position));
       items_of[{found->second, packed_row, item.kv_head}].push_back(&item);
     }
+    if (item.awaited > 0) {
+      EXPECT_LT(&item - planner.items().data(), planner.multiprocessors());
+      EXPECT_EQ(item.key_begin, 0);
+      ++mergers;
+    }
     if (item.slot < 0) continue;
     EXPECT_LE(item.key_end - item.key_begin, item.range);
-    for (int32_t part = 0; part < item.parts; ++part) {
+    if (item.awaited > 0) continue;
+    for (int32_t part = 0; part < Parts(item); ++part) {
       EXPECT_TRUE(slots.insert(item.slot + part).second) << "slot of two items";
       EXPECT_LT(item.slot + part, counts.slots);
     }
   }
   EXPECT_EQ(counts.slots, static_cast<int32_t>(slots.size()));
+  EXPECT_EQ(counts.mergers, mergers);
+  EXPECT_LT(2 * mergers, planner.multiprocessors()) << "too few blocks that do not wait";
 
   std::map<RowOfHead, const PromptMerge*> merge_of;
   for (const PromptMerge& merge : planner.merges()) {
@@ -104,11 +115,16 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
         EXPECT_GT(key, position);
         EXPECT_LE(key, rows[r].context_len);
         const auto merge = merge_of.find({r, packed_row, kv_head});
-        ASSERT_EQ(merge != merge_of.end(), items.front()->slot >= 0);
-        if (merge == merge_of.end()) {
-          EXPECT_EQ(items.size(), 1U);
+        if (items.front()->slot < 0 || items.front()->awaited > 0) {
+          EXPECT_EQ(merge, merge_of.end());
+          ASSERT_EQ(std::ssize(items), 1 + items.front()->awaited);
+          for (size_t i = 1; i < items.size(); ++i) {
+            EXPECT_EQ(items[i]->slot,
+                      items.front()->slot + static_cast<int32_t>(i - 1) * Parts(*items.front()));
+          }
           continue;
         }
+        ASSERT_NE(merge, merge_of.end());
         ASSERT_EQ(merge->second->ranges, static_cast<int32_t>(items.size()));
         const int32_t part = (packed_row - items.front()->first_row) / kPromptPartRows;
         for (size_t i = 0; i < items.size(); ++i) {
@@ -156,7 +172,7 @@ TEST(PromptPlanTest, LongHistoriesAreSharedByAllMultiprocessors) {
                          .max_tokens = 2048,
                          .max_rows = 8});
   EXPECT_GE(planner.Plan(MakeRows({{512, 3584}}), 64).items, 132);
-  EXPECT_EQ(planner.Plan(MakeRows({{512, 0}}), 64).merges, 0);
+  EXPECT_EQ(planner.Plan(MakeRows({{512, 0}}), 64).slots, 0);
   EXPECT_EQ(planner.Plan(MakeRows({{1, 3584}}), 64).items, 0);
 }
 
@@ -171,15 +187,16 @@ TEST(PromptPlanTest, RangesAreWholeBlocksOfKeysAndFew) {
 
 TEST(DividerTest, DividesAsTheProcessorDoes) {
   const CounterRng rng(3);
-  for (const uint32_t divisor : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 28U}) {
+  for (const uint32_t divisor : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 28U, 256U, 1000U}) {
     const Divider divider(divisor);
     const auto check = [&](uint32_t dividend) {
       ASSERT_EQ(divider.Quotient(dividend), dividend / divisor);
       ASSERT_EQ(divider.Remainder(dividend), dividend % divisor);
     };
     for (uint32_t dividend = 0; dividend < 20'000; ++dividend) check(dividend);
+    check((uint32_t{1} << 31) / divisor - 1);
     for (uint64_t i = 0; i < 1000; ++i) {
-      check(static_cast<uint32_t>(rng.Below(i, (uint64_t{1} << 31) / divisor / divisor)));
+      check(static_cast<uint32_t>(rng.Below(i, (uint64_t{1} << 31) / divisor)));
     }
   }
 }

@@ -21,8 +21,9 @@ template <typename T, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Args args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte shared[];
-  constexpr int kProducerRegisters = 40;
-  constexpr int kConsumerRegisters = 232;
+  // Of 168 registers a thread, which the block begins with: 128 * 56 + 256 * 224 = 384 * 168.
+  constexpr int kProducerRegisters = 56;
+  constexpr int kConsumerRegisters = 224;
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x == 0) {
     Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Ar
   Consumer<T, kHeadDim> consumer(args, shared);
   consumer.Run();
   if (args.merge_count == 0) return;
-  SyncNamed(kMergeBarrier, kConsumerThreads);  // both parts are done with the ring
+  SyncNamed<kMergeBarrier, kConsumerThreads>();  // both parts are done with the ring
   merge.Run(consumer.Tag());
 #endif
 }
@@ -61,47 +62,67 @@ auto WithKernel(CudaType type, int32_t head_dim, Body&& body) {
 }  // namespace ranged_prompt
 
 namespace {
-constexpr size_t kClaimBytes = 256;  ///< So that partial sums are aligned.
+constexpr size_t kCountBytes = 256;  ///< Two counts, each on a line of its own.
+}  // namespace
+
+namespace {
+
+Expected<int> AskDevice(cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetAttribute(&value, attribute, device), "asking a device"));
+  return value;
+}
+
+Status CheckDevice(int device) {
+  DECANT_ASSIGN_OR_RETURN(const int major, AskDevice(cudaDevAttrComputeCapabilityMajor, device));
+  DECANT_ASSIGN_OR_RETURN(const int minor, AskDevice(cudaDevAttrComputeCapabilityMinor, device));
+  if (major == 9 && minor == 0) return {};
+  return Error(StatusCode::kUnimplemented,
+               "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
+               major, minor);
+}
+
+/// Lets the device run the kernel with the shared memory it needs, and makes sure that
+/// `multiprocessors` blocks are resident at once: they wait for one another's sums.
+Status PrepareKernel(CudaType type, int32_t head_dim, int32_t multiprocessors, int device) {
+  cudaFuncAttributes attributes{};
+  int blocks = 0;
+  const cudaError_t error = ranged_prompt::WithKernel(type, head_dim, [&](auto kernel, int bytes) {
+    cudaError_t result = cudaFuncGetAttributes(&attributes, kernel);
+    if (result != cudaSuccess) return result;
+    result = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (result != cudaSuccess) return result;
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, ranged_prompt::kThreads,
+                                                         bytes);
+  });
+  DECANT_RETURN_IF_ERROR(CudaStatus(error, "preparing the ranged prompt kernel"));
+  constexpr int kFewRegisters = 64;  // as an empty kernel has, what a build without 90a gets
+  if (attributes.numRegs < kFewRegisters) {
+    return Error(StatusCode::kUnimplemented,
+                 "the ranged prompt kernel is not in this build: its architectures lack 90a");
+  }
+  DECANT_ASSIGN_OR_RETURN(const int there, AskDevice(cudaDevAttrMultiProcessorCount, device));
+  if (blocks * there < multiprocessors) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the ranged prompt kernel needs {} blocks at once; the device holds {} on each of "
+                 "{} multiprocessors",
+                 multiprocessors, blocks, there);
+  }
+  return {};
+}
+
 }  // namespace
 
 Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimits& limits,
                                             int device) {
-  const AttentionShape& shape = limits.shape;
-  if (shape.head_dim != 64 && shape.head_dim != 128) {
-    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128",
-                 shape.head_dim);
+  const int32_t head_dim = limits.shape.head_dim;
+  if (head_dim != 64 && head_dim != 128) {
+    return Error(StatusCode::kUnimplemented, "heads of {} dims; allowed: 64 and 128", head_dim);
   }
-  int major = 0;
-  int minor = 0;
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                 "asking a device"));
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-                 "asking a device"));
-  if (major != 9 || minor != 0) {
-    return Error(StatusCode::kUnimplemented,
-                 "the ranged prompt kernel is for compute capability 9.0; this device has {}.{}",
-                 major, minor);
-  }
+  DECANT_RETURN_IF_ERROR(CheckDevice(device));
+  DECANT_RETURN_IF_ERROR(PrepareKernel(type, head_dim, limits.multiprocessors, device));
   RangedPrompt prompt(type, limits);
-  // Blocks wait for the sums of others, which must therefore all be resident: one block a
-  // multiprocessor, and no more blocks than that.
-  int blocks = 0;
-  DECANT_RETURN_IF_ERROR(CudaStatus(
-      ranged_prompt::WithKernel(type, shape.head_dim,
-                                [&](auto kernel, int bytes) {
-                                  const cudaError_t error = cudaFuncSetAttribute(
-                                      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-                                  if (error != cudaSuccess) return error;
-                                  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                                      &blocks, kernel, ranged_prompt::kThreads, bytes);
-                                }),
-      "preparing the ranged prompt kernel"));
-  if (blocks < 1) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "no block of the ranged prompt kernel fits on a multiprocessor");
-  }
   DECANT_ASSIGN_OR_RETURN(
       prompt.workspace_,
       DeviceBuffer::Allocate(prompt.UsedBytes(prompt.planner_.most().slots), "prompt attention"));
@@ -109,12 +130,12 @@ Expected<RangedPrompt> RangedPrompt::Create(CudaType type, const PromptPlanLimit
 }
 
 size_t RangedPrompt::UsedBytes(int32_t slots) const {
-  return kClaimBytes + static_cast<size_t>(slots) * sizeof(float4) *
+  return kCountBytes + static_cast<size_t>(slots) * sizeof(float4) *
                            ranged_prompt::SlotPieces(planner_.shape().head_dim);
 }
 
 Status RangedPrompt::Reset(int32_t slots, cudaStream_t stream) {
-  // No claims yet, and every word of a partial sum as if launch -1 had written it.
+  // Nothing counted yet, and every word of a partial sum as if launch -1 had written it.
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0xff, UsedBytes(slots), stream),
                     "clearing prompt attention's workspace");
 }
@@ -143,8 +164,10 @@ Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, con
       .merges = step.prompt_merges,
       .item_count = step.prompt_plan.items,
       .merge_count = step.prompt_plan.merges,
+      .claim_count = step.prompt_plan.items - step.prompt_plan.mergers,
       .claims = workspace_.As<unsigned long long>(),
-      .partials = reinterpret_cast<float4*>(workspace_.data() + kClaimBytes)};
+      .arrivals = reinterpret_cast<unsigned long long*>(workspace_.data() + kCountBytes / 2),
+      .partials = reinterpret_cast<float4*>(workspace_.data() + kCountBytes)};
   const dim3 grid(std::min(step.prompt_plan.items, planner_.multiprocessors()));
   ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
     LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);

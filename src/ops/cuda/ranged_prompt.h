@@ -29,10 +29,11 @@ class RangedPrompt {
   PromptPlanner& planner() { return planner_; }
   size_t workspace_bytes() const { return workspace_.size(); }
 
-  /// Queues what a new plan needs before its first launch: `slots` as it says. Between this and
-  /// the first launch there must be an operation that is no overlapped launch, or this one is it
-  /// (it is an ordinary one): the kernel reads histories and its plan before it waits for the
-  /// kernel before it.
+  /// Queues what a new plan needs before its first launch: `slots` as it says. To be called after
+  /// the plan's upload and what wrote the histories, in the same stream: it is no overlapped
+  /// launch, so all of that is done before anything after it begins. The kernel relies on it, as it
+  /// reads its plan and the histories (not the chunks' own keys) without waiting for the kernel
+  /// before.
   Status Reset(int32_t slots, cudaStream_t stream);
 
   /// One layer, by the plan of `step`; nothing where that has no items. queries, attended: [tokens,
@@ -47,7 +48,7 @@ class RangedPrompt {
 
   CudaType type_;
   PromptPlanner planner_;
-  DeviceBuffer workspace_;  ///< The count of claims, then slots of partial sums.
+  DeviceBuffer workspace_;  ///< Two counts, then slots of partial sums.
 };
 
 }  // namespace decant

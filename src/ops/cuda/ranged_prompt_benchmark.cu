@@ -2,7 +2,8 @@
 // programmatic dependent launch, back to back and behind a kernel that keeps all multiprocessors
 // busy for 3 us.
 //
-// ranged_prompt_benchmark [--rows 64|128] [--cut all|none] [case ...]
+// ranged_prompt_benchmark [--shape HEADS KV_HEADS HEAD_DIM] [--rows 64|128] [--cut all|none]
+// [CASE ...]
 #include <chrono>
 #include <functional>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int kLayers = 28;
 constexpr int kRepeats = 15;
-constexpr AttentionShape kShape{.heads = 12, .kv_heads = 2, .head_dim = 128};
+AttentionShape g_shape{.heads = 12, .kv_heads = 2, .head_dim = 128};  ///< --shape
 constexpr int32_t kPageSize = 64;
 constexpr double kFlopsPerMicrosecond = 780e6;  ///< What matrix units reach on an H200.
 constexpr double kBytesPerMicrosecond = 4.3e6;  ///< What its memory reaches.
@@ -95,20 +96,20 @@ void Bench(const Case& c, const PromptPlanChoices& choices, int multiprocessors,
   for (const Chunk& chunk : c.chunks) {
     lengths.push_back(chunk.tokens + chunk.history);
     products += chunk.tokens * (chunk.history + (chunk.tokens + 1) / 2.0);
-    bytes += lengths.back() * 4.0 * kShape.kv_heads * kShape.head_dim;
+    bytes += lengths.back() * 4.0 * g_shape.kv_heads * g_shape.head_dim;
   }
   const int32_t tokens = TokensOf(c.chunks);
-  const int64_t elements = int64_t{tokens} * kShape.heads * kShape.head_dim;
+  const int64_t elements = int64_t{tokens} * g_shape.heads * g_shape.head_dim;
   bytes += 4.0 * static_cast<double>(elements);
   const double floor =
-      std::max(products * 4 * kShape.heads * kShape.head_dim / kFlopsPerMicrosecond,
+      std::max(products * 4 * g_shape.heads * g_shape.head_dim / kFlopsPerMicrosecond,
                bytes / kBytesPerMicrosecond);
   const Tables tables(lengths, kPageSize, 3);
   std::vector<Pool> pools;
   const size_t pool_elements =
-      size_t{2} * kShape.kv_heads * kPageSize * kShape.head_dim * tables.pages;
+      size_t{2} * g_shape.kv_heads * kPageSize * g_shape.head_dim * tables.pages;
   for (int layer = 0; layer < kLayers; ++layer) {
-    pools.emplace_back(kShape, kPageSize, tables.pages);
+    pools.emplace_back(g_shape, kPageSize, tables.pages);
     FillUniform<<<264, 256>>>(static_cast<__half*>(pools.back().view().k), pool_elements, 1.5F,
                               layer);
   }
@@ -116,7 +117,7 @@ void Bench(const Case& c, const PromptPlanChoices& choices, int multiprocessors,
   Memory<uint16_t> attended(elements);
   FillUniform<<<264, 256>>>(reinterpret_cast<__half*>(queries.data()), queries.size(), 2.0F, 99);
   const std::vector<BatchRow> rows = MakeRows(c.chunks);
-  Runner runner(CudaType::kF16, {.shape = kShape,
+  Runner runner(CudaType::kF16, {.shape = g_shape,
                                  .multiprocessors = multiprocessors,
                                  .max_tokens = tokens,
                                  .max_rows = static_cast<int32_t>(rows.size())});
@@ -166,6 +167,11 @@ int Main(int argc, char** argv) {
     } else if (argument == "--cut" && i + 1 < argc) {
       choices.cut = std::string_view(argv[++i]) == "all" ? PromptPlanChoices::Cut::kAll
                                                          : PromptPlanChoices::Cut::kNone;
+    } else if (argument == "--shape" && i + 3 < argc) {
+      g_shape = {.heads = std::atoi(argv[i + 1]),
+                 .kv_heads = std::atoi(argv[i + 2]),
+                 .head_dim = std::atoi(argv[i + 3])};
+      i += 3;
     } else {
       wanted.emplace_back(argument);
     }

@@ -4,18 +4,10 @@
 
 namespace decant::ranged_prompt {
 
-/// A consumer warpgroup, one of the two parts of a block.
-///
-/// Tiles of more than 64 rows: 64 rows to each part. Scores of one block of keys are under way
-/// while the block before is multiplied with its values, and the parts take turns, so that one has
-/// the matrix units while the other computes exponentials.
-///
-/// Tiles of up to 64 rows, where heads have 128 dims: both parts together. Each scores half of a
-/// block's keys and sums half of the dims, with the weights of all keys, which they exchange
-/// through shared memory; scores of the next block are under way meanwhile. Where heads have 64
-/// dims, the first part does such tiles alone.
-///
-/// Either way each sum is made of the same products in the same order.
+/// A consumer warpgroup, one of the two parts of a block: up to 64 rows of each tile. Scores of one
+/// block of keys are under way while the block before is multiplied with its values, and the parts
+/// take turns, so that one has the matrix units while the other computes exponentials. The second
+/// part has nothing to do for tiles of up to 64 rows.
 template <typename T, int kHeadDim>
 class Consumer {
  public:
@@ -34,15 +26,9 @@ class Consumer {
     PromptItem item = NextItem();
     WaitForEarlierKernels();
     FetchQueries(item);
-    if (part_ == 1) ArriveNamed(kTurnBarrier, kConsumerThreads);
+    if (part_ == 1) PassTurn();  // the first part begins
     while (item.rows != 0) {
-      if (item.rows > kPartRows) {
-        item = SumOwnRows(item, true);
-      } else if constexpr (kTogether) {
-        item = SumTogether(item);
-      } else {
-        item = part_ == 0 ? SumOwnRows(item, false) : Skip(item);
-      }
+      item = item.rows > part_ * kPartRows ? Sum(item) : Skip(item);
     }
   }
 
@@ -55,7 +41,6 @@ class Consumer {
  private:
   using Place = Places<kHeadDim>;
   using Product = AttentionProduct<T>;
-  static constexpr bool kTogether = kHeadDim == 128;
 
   __device__ PromptItem NextItem() {
     const int place = items_.place();
@@ -71,8 +56,8 @@ class Consumer {
     return item;
   }
 
-  __device__ uint32_t QueriesAt(int part) const {
-    return shared_address_ + Place::kQueriesAt + part * Place::kQueryBytes;
+  __device__ uint32_t QueriesAt() const {
+    return shared_address_ + Place::kQueriesAt + part_ * Place::kQueryBytes;
   }
 
   /// Begins the copy of this part's queries; zeros past the tile's last row.
@@ -86,7 +71,7 @@ class Consumer {
     for (int i = 0; i < kPartRows / kRowsAtOnce; ++i) {
       const int row = thread_ / kPieces + i * kRowsAtOnce;
       const int packed_row = item.first_row + part_ * kPartRows + min(row, rows - 1);
-      CopyAsync16(QueriesAt(part_) + piece / 8 * (Place::kQueryBytes / Place::kHalves) + row * 128 +
+      CopyAsync16(QueriesAt() + piece / 8 * (Place::kQueryBytes / Place::kHalves) + row * 128 +
                       (piece % 8 ^ row % 8) * 16,
                   static_cast<const T*>(args_.queries) +
                       HeadAt<kHeadDim>(args_, item.token_start, item.kv_head, packed_row) +
@@ -132,9 +117,9 @@ class Consumer {
            thread_;
   }
 
-  // ------------------------------------------------------------------ each part its own 64 rows
-
-  __device__ PromptItem SumOwnRows(const PromptItem& item, bool turns) {
+  /// Sums this part's rows of an item, writes what comes of it, and returns the next item.
+  __device__ PromptItem Sum(const PromptItem& item) {
+    const bool turns = item.rows > kPartRows;
     const int rows = item.rows - part_ * kPartRows;
     const int32_t first_row = item.first_row + part_ * kPartRows;
     const Visible visible = Sees(item, first_row, rows);
@@ -152,7 +137,7 @@ class Consumer {
 
     WaitCopies<0>();
     FenceSharedForProducts();
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);
+    SyncPart();
     WaitKeys(turns);
     MultiplyKeys(scores);
     if (turns) PassTurn();
@@ -194,7 +179,7 @@ class Consumer {
     }
     AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
     MultiplyValues(sums, weights, block_.place(), add);
-    SyncNamed(kQueriesBarrier + part_, kPartThreads);  // all warps are done with the queries
+    SyncPart();  // all warps are done with the queries
     const PromptItem next = NextItem();
     FetchQueries(next);
     AwaitProducts<0>();
@@ -202,20 +187,44 @@ class Consumer {
     Free(barriers_.ValuesEmpty(block_.place()));
     ++block_.count;
     const TwoRows finished = Finish(range);
-    if (item.slot < 0) {
+    if (item.slot < 0 || item.awaited > 0) {
       TakeRange(sums, finished, first_range, Totals(), total);
-      WriteResult<T, kHeadDim>(args_, item, first_row, rows, 0, sums, total);
+      if (item.awaited > 0) {
+        TakeAwaited<kHeadDim>(args_, item, part_, sums, total, Tag());
+      }
+      WriteResult<T, kHeadDim>(args_, item, first_row, rows, sums, total);
     } else {
-      WritePartial<kHeadDim>(args_, item.slot + part_, 0, sums, finished, Tag());
+      WritePartial<kHeadDim>(args_, item.slot + part_, sums, finished, Tag());
     }
     return next;
   }
 
   __device__ void WaitKeys(bool turns) const {
     AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
-    if (turns) SyncNamed(kTurnBarrier + part_, kConsumerThreads);
+    if (turns) AwaitTurn();
   }
-  __device__ void PassTurn() const { ArriveNamed(kTurnBarrier + 1 - part_, kConsumerThreads); }
+  __device__ void AwaitTurn() const {
+    if (part_ == 0) {
+      SyncNamed<kTurnBarrier, kConsumerThreads>();
+    } else {
+      SyncNamed<kTurnBarrier + 1, kConsumerThreads>();
+    }
+  }
+  __device__ void PassTurn() const {
+    if (part_ == 0) {
+      ArriveNamed<kTurnBarrier + 1, kConsumerThreads>();
+    } else {
+      ArriveNamed<kTurnBarrier, kConsumerThreads>();
+    }
+  }
+  /// Waits for all threads of this part.
+  __device__ void SyncPart() const {
+    if (part_ == 0) {
+      SyncNamed<kPartBarrier, kPartThreads>();
+    } else {
+      SyncNamed<kPartBarrier + 1, kPartThreads>();
+    }
+  }
 
   static constexpr int kSteps = kHeadDim / 16;  ///< products along a head's dims
   static constexpr uint64_t kQueryHalf = Place::kQueryBytes / Place::kHalves / 16;
@@ -223,7 +232,7 @@ class Consumer {
 
   /// Begins scores = queries * keys^T of the ring's current block.
   __device__ void MultiplyKeys(float (&scores)[kKeys / 2]) const {
-    const uint64_t queries = DescribeSwizzled(QueriesAt(part_), 16);
+    const uint64_t queries = DescribeSwizzled(QueriesAt(), 16);
     const uint64_t keys = DescribeSwizzled(
         shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes, 16);
     BeginProducts();
@@ -258,12 +267,8 @@ class Consumer {
     for (int r = 0; r < 2; ++r) {
       float offset;
       factors[r] = range.Raise(r, RowMax(scores, r) * args_.scale_log2, offset);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        range.sum[r][half] =
-            __fmaf_rn(range.sum[r][half], factors[r],
-                      Exponentials(scores, half * 32, r, args_.scale_log2, offset));
-      }
+      range.sum[r] =
+          __fmaf_rn(range.sum[r], factors[r], Exponentials(scores, r, args_.scale_log2, offset));
     }
   }
 
@@ -278,200 +283,9 @@ class Consumer {
     TwoRows rows;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      rows.row[r] = FinishRow(range.max[r], RowSum(range.sum[r][0]), RowSum(range.sum[r][1]));
+      rows.row[r] = {Untagged(range.max[r]), Untagged(RowSum(range.sum[r]))};
     }
     return rows;
-  }
-
-  // ------------------------------------------------------------------ both parts the same 64 rows
-
-  using HalfScores = float[kKeys / 4];
-
-  __device__ PromptItem SumTogether(const PromptItem& item) {
-    const Visible visible = Sees(item, item.first_row, item.rows);
-    RangeRows range;  // of this part's half of the keys; the maxima are of both
-    TwoRows total;
-    range.Clear();
-    bool first_range = true;
-    int32_t range_end = item.key_begin + item.range;
-    HalfScores scores;
-    float sums[kHeadDim / 4];
-    uint32_t weights[kKeys / 16][4];
-    float factors[2];
-#pragma unroll
-    for (float& sum : sums) sum = 0;
-
-    WaitCopies<0>();
-    FenceSharedForProducts();
-    SyncNamed(kTogetherBarrier, kConsumerThreads);
-    WaitKeys(false);
-    ScoreHalf(scores);
-    AwaitProducts<0>();
-    HoldSums(scores);
-    Free(barriers_.KeysEmpty(block_.place()));
-    WeighHalf(scores, item.key_begin, visible, false, range, factors);
-    int add = 0;
-    for (int32_t key = item.key_begin + kKeys; key < item.key_end; key += kKeys) {
-      const RingPlace before = block_;
-      ++block_.count;
-      WaitKeys(false);
-      ScoreHalf(scores);
-      SyncNamed(kTogetherBarrier, kConsumerThreads);
-      LoadWeights(weights);
-      AwaitPhase(barriers_.ValuesFull(before.place()), before.parity());
-      SumHalf(sums, weights, before.place(), add);
-      add = 1;
-      AwaitProducts<1>();
-      HoldSums(scores);
-      Free(barriers_.KeysEmpty(block_.place()));
-      const bool fresh = key == range_end;
-      const RangeRows done = range;
-      WeighHalf(scores, key, visible, fresh, range, factors);
-      AwaitProducts<0>();
-      HoldSums(sums);
-      Free(barriers_.ValuesEmpty(before.place()));
-      if (fresh) {
-        TakeRange(sums, FinishTogether(done), first_range, TotalsTogether(), total);
-        StoreTotal(sums, TotalsTogether());
-        first_range = false;
-        range_end += item.range;
-        add = 0;
-      } else {
-        ScaleRows(sums, factors);
-      }
-    }
-    SyncNamed(kTogetherBarrier, kConsumerThreads);
-    LoadWeights(weights);
-    AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
-    SumHalf(sums, weights, block_.place(), add);
-    // Both parts are done with the queries: they have met since the last scores.
-    const PromptItem next = NextItem();
-    FetchQueries(next);
-    AwaitProducts<0>();
-    HoldSums(sums);
-    Free(barriers_.ValuesEmpty(block_.place()));
-    ++block_.count;
-    const TwoRows finished = FinishTogether(range);
-    constexpr int kColumns = kHeadDim / 2;
-    if (item.slot < 0) {
-      TakeRange(sums, finished, first_range, TotalsTogether(), total);
-      WriteResult<T, kHeadDim>(args_, item, item.first_row, item.rows, part_ * kColumns, sums,
-                               total);
-    } else {
-      WritePartial<kHeadDim>(args_, item.slot, part_ * kColumns, sums, finished, Tag());
-    }
-    return next;
-  }
-
-  /// This part's half of a block's scores become weights in shared memory; the other part's half is
-  /// there once both have met again. `fresh`: the block begins a range.
-  __device__ void WeighHalf(HalfScores& scores, int32_t key, const Visible& visible, bool fresh,
-                            RangeRows& range, float (&factors)[2]) const {
-    if (key + kKeys > visible.first_hidden) {
-      Mask(scores, key + part_ * (kKeys / 2), visible.last_key);
-    }
-    float max[2] = {RowMax(scores, 0), RowMax(scores, 1)};
-    ExchangeMax(max);
-    if (fresh) range.Clear();
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float offset;
-      factors[r] = range.Raise(r, max[r] * args_.scale_log2, offset);
-      range.sum[r][0] = __fmaf_rn(range.sum[r][0], factors[r],
-                                  Exponentials(scores, 0, r, args_.scale_log2, offset));
-    }
-    StoreWeights(scores);
-  }
-
-  /// Begins scores = queries * this part's half of the current block's keys^T.
-  __device__ void ScoreHalf(HalfScores& scores) const {
-    const uint64_t queries = DescribeSwizzled(QueriesAt(0), 16);
-    const uint64_t keys =
-        DescribeSwizzled(shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes +
-                             part_ * (kKeys / 2) * 128,
-                         16);
-    BeginProducts();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      Product::Scores(scores, queries + k / 4 * kQueryHalf + k % 4 * 2,
-                      keys + k / 4 * kBlockHalf + k % 4 * 2, k > 0);
-    }
-    EndProducts();
-  }
-
-  /// Begins sums (+)= weights * this part's half of the dims of values.
-  __device__ void SumHalf(float (&sums)[kHeadDim / 4], const uint32_t (&weights)[8][4], int stage,
-                          int add) const {
-    const uint64_t values =
-        DescribeSwizzled(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes +
-                             part_ * (Place::kBlockBytes / 2),
-                         Place::kBlockBytes / Place::kHalves);
-    BeginProducts();
-#pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) {
-      Product::Values(sums, weights[k], values + k * (2048 / 16), k > 0 || add != 0);
-    }
-    EndProducts();
-  }
-
-  /// Both parts' totals lie in the first part's room.
-  __device__ float4* TotalsTogether() const {
-    return reinterpret_cast<float4*>(shared_ + Place::kTotalsAt + part_ * Place::kTotalBytes / 2) +
-           thread_;
-  }
-
-  /// Room that the second part does not need while it has no rows of its own.
-  __device__ std::byte* Exchange() const { return shared_ + Place::kTotalsAt + Place::kTotalBytes; }
-  static constexpr int kWeightBytes = kPartRows * kKeys * 2;
-  static_assert(kWeightBytes + 2 * kPartRows * 8 <= Place::kTotalBytes || !kTogether);
-
-  /// The larger of both parts' values of each row.
-  __device__ void ExchangeMax(float (&max)[2]) const {
-    auto* place = reinterpret_cast<float*>(Exchange() + kWeightBytes);
-    ExchangeRows(place, max);
-    max[0] = fmaxf(max[0], place[(1 - part_) * kPartRows + row_]);
-    max[1] = fmaxf(max[1], place[(1 - part_) * kPartRows + row_ + 8]);
-  }
-
-  __device__ void ExchangeRows(float* place, const float (&values)[2]) const {
-    if (lane_ % 4 == 0) {
-      place[part_ * kPartRows + row_] = values[0];
-      place[part_ * kPartRows + row_ + 8] = values[1];
-    }
-    SyncNamed(kTogetherBarrier, kConsumerThreads);
-  }
-
-  __device__ TwoRows FinishTogether(const RangeRows& range) const {
-    auto* place = reinterpret_cast<float*>(Exchange() + kWeightBytes) + 2 * kPartRows;
-    const float mine[2] = {RowSum(range.sum[0][0]), RowSum(range.sum[1][0])};
-    ExchangeRows(place, mine);
-    TwoRows rows;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      rows.row[r] = FinishRow(range.max[r], place[row_ + 8 * r], place[kPartRows + row_ + 8 * r]);
-    }
-    return rows;
-  }
-
-  /// [2 halves of the keys][64 rows][64 keys], swizzled like queries.
-  __device__ void StoreWeights(const HalfScores& scores) const {
-    std::byte* half = Exchange() + part_ * (kWeightBytes / 2);
-#pragma unroll
-    for (int i = 0; i < kKeys / 4; i += 2) {
-      const int row = row_ + i / 2 % 2 * 8;
-      *reinterpret_cast<uint32_t*>(half + row * 128 + (i / 4 ^ row % 8) * 16 + lane_ % 4 * 4) =
-          PackPair<T>(scores[i], scores[i + 1]);
-    }
-  }
-
-  __device__ void LoadWeights(uint32_t (&weights)[8][4]) const {
-    const int row = thread_ / 32 * 16 + lane_ % 16;
-    const uint32_t place = SharedAddress(Exchange()) + row * 128;
-#pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) {
-      LoadMatrices(weights[k],
-                   place + k / 4 * (kWeightBytes / 2) + ((k % 4 * 2 + lane_ / 16) ^ row % 8) * 16);
-    }
   }
 
   const Args& args_;

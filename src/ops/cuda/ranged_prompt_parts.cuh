@@ -38,8 +38,11 @@ struct Args {
   const PromptMerge* merges;
   int32_t item_count;
   int32_t merge_count;
-  /// Items taken by all launches since the plan, less one; see Claims.
-  unsigned long long* claims;
+  int32_t claim_count;  ///< What all blocks of a launch add to claims.
+  /// Counts that go on through all launches of a plan; both begin at the largest number, which is
+  /// what the workspace holds then.
+  unsigned long long* claims;    ///< Items taken; see TakeItem.
+  unsigned long long* arrivals;  ///< Blocks that began; see CountLaunches.
   /// [slots, SlotPieces]: of a range, the scales and then the sums of up to 64 rows.
   float4* partials;
 };

@@ -5,31 +5,20 @@
 
 namespace decant::ranged_prompt {
 
-/// Items past the first gridDim.x are taken by counting. Every block takes until it gets none, so
-/// each launch counts up by item_count exactly: where in a launch a count is, and how many launches
-/// since the plan came before it, can be told from the count, and nothing has to be reset. The
-/// count begins at the largest number, the workspace's state before the first launch.
-struct Claim {
-  unsigned long long launch;
-  int32_t item;
+/// Items past the first gridDim.x are taken by counting. Every block but those that merge takes
+/// until it gets none, so each launch counts up by claim_count = item_count - mergers exactly, and
+/// where in its launch a count is can be told without resetting it. Returns item_count or more
+/// where none is left.
+__device__ inline int32_t TakeItem(const Args& args) {
+  const unsigned long long count = atomicAdd(args.claims, 1ULL) + 1;
+  return static_cast<int32_t>(count % static_cast<unsigned>(args.claim_count) + gridDim.x);
+}
 
-  __device__ Claim(unsigned long long count, const Args& args)
-      : launch((count + 1) / static_cast<unsigned>(args.item_count)),
-        item(static_cast<int32_t>((count + 1) % static_cast<unsigned>(args.item_count) +
-                                  gridDim.x)) {}
-
-  /// Takes an item; item_count or more: there is none left.
-  __device__ static Claim Take(const Args& args) {
-    return Claim(atomicAdd(args.claims, 1ULL), args);
-  }
-  /// What the next one would be, if nobody took it: its launch is the running one as long as this
-  /// block has not got none yet (and what ran before this launch is done).
-  __device__ static Claim Look(const Args& args) {
-    unsigned long long count;
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(count) : "l"(args.claims));
-    return Claim(count, args);
-  }
-};
+/// How many launches since the plan came before this one. Every block of a launch asks once, so the
+/// answer is the same for all of them, however late one begins.
+__device__ inline unsigned long long CountLaunches(const Args& args) {
+  return (atomicAdd(args.arrivals, 1ULL) + 1) / gridDim.x;
+}
 
 /// The producer warp: takes items, tells the consumers of them, and keeps the ring of keys and
 /// values filled.
@@ -60,7 +49,7 @@ class Producer {
     WaitForEarlierKernels();
     if (threadIdx.x % 32 != 0) return;
     *reinterpret_cast<volatile uint32_t*>(shared + Place::kTagAt) =
-        static_cast<uint32_t>(Claim::Look(args).launch & 1);
+        static_cast<uint32_t>(CountLaunches(args) & 1);
     ArriveAtBarrier(Barriers<kHeadDim>{SharedAddress(shared) + Place::kBarriersAt}.TagKnown());
   }
 
@@ -114,8 +103,10 @@ class Producer {
         waited_ = true;
       }
       if (last) {
+        // Blocks of the launch before may still take items until then.
         AwaitPhase(barriers_.TagKnown(), 0);
-        if (lane_ == 0) next = Claim::Take(args_).item;
+        next = args_.item_count;
+        if (lane_ == 0 && item.awaited == 0) next = TakeItem(args_);
       }
       const int64_t from = page * args_.page_bytes + item.kv_head * args_.head_bytes +
                            int64_t{slot} * kHeadDim * 2 + half_ * args_.tiled_slots * 128;

@@ -7,24 +7,21 @@
 namespace decant::ranged_prompt {
 
 /// Named barriers; 0 is __syncthreads.
-inline constexpr int kTurnBarrier = 1;     ///< + part: it is that part's turn at the matrix units
-inline constexpr int kQueriesBarrier = 3;  ///< + part: among the part's own threads
+inline constexpr int kTurnBarrier = 1;  ///< + part: it is that part's turn at the matrix units
+inline constexpr int kPartBarrier = 3;  ///< + part: among the part's own threads
 inline constexpr int kMergeBarrier = 5;
-inline constexpr int kTogetherBarrier = 6;
 
 /// What a thread knows of its two rows, r and r + 8, of the 64 of a part while a range is summed:
-/// the maximum, and its share of the sums of exponentials, of the first and the second 64 keys of
-/// every block.
+/// the maximum, and its share of the sum of exponentials.
 struct RangeRows {
   float max[2];
-  float sum[2][2];  ///< [row][half of the block]
+  float sum[2];
 
   __device__ void Clear() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       max[r] = -INFINITY;
-      sum[r][0] = 0;
-      sum[r][1] = 0;
+      sum[r] = 0;
     }
   }
 
@@ -50,11 +47,6 @@ __device__ inline float RowSum(float value) {
   return value + __shfl_xor_sync(0xffffffffU, value, 2);
 }
 
-/// A row's finished range; the same wherever its two halves were summed.
-__device__ inline RowScale FinishRow(float max, float first_sum, float second_sum) {
-  return {Untagged(max), Untagged(first_sum + second_sum)};
-}
-
 /// Scores of keys beyond what a row sees become -inf. Score i of a thread is that of key
 /// `key` + i / 4 * 8 + lane % 4 * 2 + i % 2 and row i / 2 % 2.
 template <int kScores>
@@ -78,15 +70,14 @@ __device__ inline float RowMax(const float (&scores)[kScores], int r) {
   return fmaxf(max, __shfl_xor_sync(0xffffffffU, max, 2));
 }
 
-/// Row r's scores of 64 keys, from score `first` on, become exponentials; returns this thread's
-/// share of their sum.
+/// Row r's scores become exponentials; returns this thread's share of their sum.
 template <int kScores>
-__device__ inline float Exponentials(float (&scores)[kScores], int first, int r, float scale_log2,
+__device__ inline float Exponentials(float (&scores)[kScores], int r, float scale_log2,
                                      float offset) {
   float even = 0;
   float odd = 0;
 #pragma unroll
-  for (int i = first; i < first + 32; i += 4) {
+  for (int i = 0; i < kScores; i += 4) {
     float& low = scores[i + 2 * r];
     float& high = scores[i + 2 * r + 1];
     low = Exp2(__fmaf_rn(low, scale_log2, -offset));
@@ -144,12 +135,10 @@ __device__ inline void StoreTotal(const float (&sums)[kSums], float4* stored) {
   }
 }
 
-/// Writes columns [first_column, first_column + 2 * kSums) of the result of up to 64 packed rows
-/// from first_row on, of which `rows` are there.
+/// Writes the result of up to 64 packed rows from first_row on, of which `rows` are there.
 template <typename T, int kHeadDim, int kSums>
 __device__ inline void WriteResult(const Args& args, const PromptItem& item, int32_t first_row,
-                                   int rows, int first_column, const float (&sums)[kSums],
-                                   const TwoRows& total) {
+                                   int rows, const float (&sums)[kSums], const TwoRows& total) {
   const int thread = threadIdx.x % kPartThreads;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -157,7 +146,7 @@ __device__ inline void WriteResult(const Args& args, const PromptItem& item, int
     if (row >= rows) continue;
     const float inverse = 1.0F / total.row[r].sum;
     T* to = static_cast<T*>(args.attended) +
-            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + row) + first_column +
+            HeadAt<kHeadDim>(args, item.token_start, item.kv_head, first_row + row) +
             thread % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kSums; i += 4) {
@@ -167,25 +156,60 @@ __device__ inline void WriteResult(const Args& args, const PromptItem& item, int
   }
 }
 
-/// Stores the same columns of a range's sums for the merge; rows past the tile's last included:
+/// Stores a range's sums for the merge; rows past the tile's last included:
 /// every word of a slot in use has the tag of the last launch.
 template <int kHeadDim, int kSums>
-__device__ inline void WritePartial(const Args& args, int64_t slot, int first_column,
-                                    const float (&sums)[kSums], const TwoRows& range,
-                                    uint32_t tag) {
+__device__ inline void WritePartial(const Args& args, int64_t slot, const float (&sums)[kSums],
+                                    const TwoRows& range, uint32_t tag) {
   const int thread = threadIdx.x % kPartThreads;
   float4* scales = args.partials + slot * SlotPieces(kHeadDim);
-  float4* to = scales + kScalePieces + first_column / 8 * kPartThreads + thread;
+  float4* to = scales + kScalePieces + thread;
 #pragma unroll
   for (int i = 0; i < kSums; i += 4) {
     StoreRelaxed(to + i / 4 * kPartThreads,
                  make_uint4(Tagged(sums[i], tag), Tagged(sums[i + 1], tag),
                             Tagged(sums[i + 2], tag), Tagged(sums[i + 3], tag)));
   }
-  if (first_column == 0 && thread % 4 == 0) {
+  if (thread % 4 == 0) {
     StoreRelaxed(scales + thread / 4,
                  make_uint4(Tagged(range.row[0].max, tag), Tagged(range.row[0].sum, tag),
                             Tagged(range.row[1].max, tag), Tagged(range.row[1].sum, tag)));
+  }
+}
+
+/// Waits for an item's other ranges and takes them into `total` and sums.
+template <int kHeadDim, int kSums>
+__device__ inline void TakeAwaited(const Args& args, const PromptItem& item, int part,
+                                   float (&sums)[kSums], TwoRows& total, uint32_t tag) {
+  const int thread = threadIdx.x % kPartThreads;
+  const int parts = item.rows > kPartRows ? 2 : 1;
+  for (int range = 0; range < item.awaited; ++range) {
+    const float4* slot =
+        args.partials + (int64_t{item.slot} + range * parts + part) * SlotPieces(kHeadDim);
+    const float4* from = slot + kScalePieces + thread;
+    // What is written last, until it is there; then all, again if not all was there.
+    const float4* watched = from + (kSums / 4 - 1) * kPartThreads;
+    while (__any_sync(0xffffffffU, Stale(LoadRelaxed(watched), tag))) __nanosleep(20);
+    uint4 scale;
+    uint4 more[kSums / 4];
+    uint32_t stale;
+    do {
+      scale = LoadRelaxed(slot + thread / 4);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) more[i] = LoadRelaxed(from + i * kPartThreads);
+      stale = Stale(scale, tag);
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) stale |= Stale(more[i], tag);
+    } while (__any_sync(0xffffffffU, stale));
+    const MergeFactors low = MergeScale(total.row[0], {Untagged(scale.x), Untagged(scale.y)});
+    const MergeFactors high = MergeScale(total.row[1], {Untagged(scale.z), Untagged(scale.w)});
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      sums[i] = MergeValue(sums[i], Untagged(more[i / 4].x), low);
+      sums[i + 1] = MergeValue(sums[i + 1], Untagged(more[i / 4].y), low);
+      sums[i + 2] = MergeValue(sums[i + 2], Untagged(more[i / 4].z), high);
+      sums[i + 3] = MergeValue(sums[i + 3], Untagged(more[i / 4].w), high);
+    }
   }
 }
 

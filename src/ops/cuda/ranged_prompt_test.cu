@@ -91,7 +91,7 @@ struct Case {
   int32_t kv_heads = 2;
   int32_t group = 6;
   int32_t page_size = 64;
-  std::vector<Chunk> chunks;
+  std::vector<Chunk> chunks = {};
 
   AttentionShape shape() const {
     return {.heads = kv_heads * group, .kv_heads = kv_heads, .head_dim = head_dim};
@@ -319,7 +319,8 @@ TEST_P(RangedPromptTest, AgreesWithPlainAttentionWhateverThePlan) {
         worst = std::max(worst, error / (allowed / 2));
       }
       std::cout << "largest error " << worst << " times that of the type; items "
-                << runner.counts().items << " merges " << runner.counts().merges << "\n";
+                << runner.counts().items << " merges " << runner.counts().merges << " mergers "
+                << runner.counts().mergers << "\n";
     }
   }
 }
@@ -382,7 +383,7 @@ std::vector<uint16_t> RunCut(const Case& c, Runner& runner, const Requests& requ
     if (neighbours > 0) parts.push_back({1, {2 + step * 53 % 200, step * 37 % 480}});
     parts.push_back({0, {std::min(cut, lengths[0] - done), done}});
     if (neighbours > 1) parts.push_back({2, {lengths[2], 0}});
-    std::vector<Chunk> chunks;
+    std::vector<Chunk> chunks = {};
     std::vector<BatchRow> rows;
     for (const Part& part : parts) chunks.push_back(part.chunk);
     rows = MakeRows(chunks);
@@ -415,6 +416,22 @@ std::vector<uint16_t> RunCut(const Case& c, Runner& runner, const Requests& requ
     done += count;
   }
   return result;
+}
+
+TEST(RangedPromptCreateTest, RefusesMoreBlocksThanTheDeviceHolds) {
+  if (const std::string reason = RangedPromptTest::Unavailable(); !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  PromptPlanLimits limits{.shape = Case().shape(),
+                          .multiprocessors = RangedPromptTest::Multiprocessors() + 1,
+                          .max_tokens = 64,
+                          .max_rows = 1};
+  EXPECT_EQ(RangedPrompt::Create(CudaType::kF16, limits, 0).status().code(),
+            StatusCode::kFailedPrecondition);
+  limits.multiprocessors = 1;
+  limits.shape.head_dim = 96;
+  EXPECT_EQ(RangedPrompt::Create(CudaType::kF16, limits, 0).status().code(),
+            StatusCode::kUnimplemented);
 }
 
 TEST(RangedPromptBitsTest, DoNotDependOnChunksNeighboursOrPages) {

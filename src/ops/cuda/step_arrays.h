@@ -16,7 +16,8 @@ struct PromptMerge;
 struct PromptPlanCounts {
   int32_t items = 0;
   int32_t merges = 0;
-  int32_t slots = 0;  ///< Of partial sums.
+  int32_t slots = 0;    ///< Of partial sums.
+  int32_t mergers = 0;  ///< Items whose blocks take no others, all among the first of each block.
 };
 
 /// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in
