@@ -203,7 +203,8 @@ def gates_table(out: pathlib.Path) -> str:
         rows = [json.loads(line) for line in file]
     return markdown(["gate", "passed", "largest difference", "flip sites", "commit"],
                     [[row["gate"], "yes" if row["passed"] else "NO",
-                      f"{row['largest_difference']:.4g}",
+                      "" if row["largest_difference"] is None
+                      else f"{row['largest_difference']:.4g}",
                       str(len(row["flip_sites"])), row["header"]["commit"]] for row in rows])
 
 

@@ -94,7 +94,7 @@ def header_words(path: str) -> dict[str, str]:
         try:
             header = json.loads(file.readline())["header"]
             machine, command = header["machine"], header["command"]
-            words = {"device": ", ".join(machine["gpus"]) or machine["cpu"]}
+            words = {"device": ", ".join(sorted(set(machine["gpus"]))) or machine["cpu"]}
         except (ValueError, KeyError, TypeError):
             raise PlotError(f"{jsonl}: the first line is no header") from None
     if "--model" in command[:-1]:

@@ -30,6 +30,7 @@ Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> c
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
 Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddBenchLinearCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchPageProbeCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddParityCommand(CLI::App& parent, std::span<const char* const> command);

@@ -53,7 +53,7 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option(
          "--engine", flags.preset,
          "Page size and decode kernel under one name: decant (64, split), fused (64, rows), "
-         "flash (256, flash; CUDA only), or auto (decant on the CPU, flash on CUDA)")
+         "flash (256, flash; CUDA only), or auto (decant)")
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--page-size,--block-size", flags.page_size,
@@ -62,13 +62,19 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
   app.add_option(
          "--linear", flags.linear,
          "Linear layers on CUDA: cublas, or invariant, where a row's bits depend on nothing "
-         "else in the step (default: the engine's, cublas)")
+         "else in the step, and prompts take longer (default: cublas)")
       ->type_name("NAME");
   app.add_option("--weights", flags.weights,
                  "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "
                  "tokens; bf16: without them. Same output")
       ->capture_default_str()
       ->type_name("COPIES");
+  app.add_option("--graphs", flags.graphs,
+                 "On CUDA with the decode kernel split: on launches a step's layers as one graph, "
+                 "off kernel by kernel. Same output")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("SWITCH");
   app.add_option("--pool-gib", flags.pool_gib,
                  "Memory for the KV cache at most, in GiB (default: 2 on the CPU, on a GPU what "
                  "--gpu-memory-utilization leaves)")
@@ -119,6 +125,7 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
                             FindDecodeKernel(*flags.decode_kernel, options.device));
   }
   DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
+  options.graphs = flags.graphs == "on";
   options.page_size = flags.page_size.value_or(preset.page_size);
   options.pool_gib = flags.pool_gib;
   options.gpu_memory_utilization = flags.gpu_memory_utilization;
@@ -141,8 +148,9 @@ Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& opt
   constexpr double kGB = 1e9;
   const double gigabytes = static_cast<double>(served->file_bytes()) / kGB;
   if (gigabytes > 0) {
-    LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s)", served->config().name, gigabytes,
-            served->load_seconds(), gigabytes / served->load_seconds());
+    LogInfo("{}: {:.2f} GB in {:.2f} s ({:.2f} GB/s); ready after {:.2f} s", served->config().name,
+            gigabytes, served->weights_seconds(), gigabytes / served->weights_seconds(),
+            served->load_seconds());
   } else {
     LogInfo("{}: made in {:.2f} s", served->config().name, served->load_seconds());
   }

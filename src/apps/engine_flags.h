@@ -24,6 +24,7 @@ struct EngineFlags {
   std::string dtype = "auto";
   std::string preset = "auto";
   std::string weights = "keep";
+  std::string graphs = "on";
   std::optional<std::string> decode_kernel{};
   std::optional<std::string> linear{};
   std::optional<int32_t> page_size{};

@@ -17,6 +17,7 @@
 #include "base/progress.h"
 #include "base/run_header.h"
 #include "bench/gates/engine_gate.h"
+#include "bench/gates/invariance_gate.h"
 #include "bench/gates/kernel_gate.h"
 #include "bench/gates/page_gates.h"
 #include "bench/gates/reference_gate.h"
@@ -133,6 +134,15 @@ Expected<GateReport> PoisonGate(const GateFlags& flags) {
   if (flags.engine.decode_kernel) options.kernels = {options.engine.decode_kernel};
   DECANT_ASSIGN_OR_RETURN(options.workload, OneWorkload(flags));
   return RunPoisonGate(LoadWithProgress, options);
+}
+
+Expected<GateReport> InvarianceGate(const GateFlags& flags) {
+  InvarianceGateOptions options;
+  DECANT_ASSIGN_OR_RETURN(options.engine, ToEngineOptions(flags.engine));
+  // On the CPU every kind is.
+  if (!flags.engine.linear) options.engine.linear = LinearLayers::kInvariant;
+  DECANT_ASSIGN_OR_RETURN(options.workload, OneWorkload(flags));
+  return RunInvarianceGate(LoadWithProgress, options);
 }
 
 Expected<GateReport> SamePagesGate(const GateFlags& flags) {
@@ -343,6 +353,22 @@ std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* con
       "or the one of --decode-kernel; freed pages filled with NaN must change no token.\n"
       "Example:\n"
       "  decant gate poison --model M.gguf --scale 0.05");
+  add(
+      "invariance", "Each request's logits alone and whatever else is served", {InvarianceGate},
+      [](CLI::App& app, GateFlags& flags) {
+        AddEngineFlags(app, flags.engine, EngineFlagSet::kWithoutBatch);
+        AddWorkloadFlags(app, flags, "mixed or uniform (default: mixed)");
+        for (const char* own : {"--page-size", "--chunk-tokens", "--graphs"}) {
+          app.remove_option(app.get_option(own));
+        }
+      },
+      "First every request alone, then among others that come and go: 2 to 64 rows, chunks of 64 "
+      "to\n"
+      "2048, pages of 16 to 256, with graphs and without. Every bit of every logit must stay. "
+      "Only\n"
+      "split promises that, on CUDA with --linear invariant, which is this gate's default.\n"
+      "Example:\n"
+      "  decant gate invariance --model M.gguf --engine decant --scale 0.05");
   add(
       "same-pages", "Decode kernels side by side on a running engine's pages", {SamePagesGate},
       [](CLI::App& app, GateFlags& flags) {

@@ -50,6 +50,7 @@ int Run(int argc, char** argv) {
       AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchCompareCommand(bench),
       AddBenchKernelCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchLinearCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchPageProbeCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchStepsCommand(bench, {argv, static_cast<size_t>(argc)})};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {

@@ -56,6 +56,7 @@ struct ServeFlags {
   double shutdown_timeout = 30;
   std::string access_log = "log";
   bool floor = false;
+  std::optional<uint64_t> fail_at_step{};
 };
 
 milliseconds ToMilliseconds(double seconds) {
@@ -238,7 +239,8 @@ Status Serve(const ServeFlags& flags) {
   if (std::isnan(flags.idle_timeout) || std::isnan(flags.shutdown_timeout)) {
     return InvalidArgument("--idle-timeout and --shutdown-timeout are numbers of seconds, not nan");
   }
-  DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(flags.engine));
+  DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
+  options.fail_at_step = flags.fail_at_step;
   DECANT_ASSIGN_OR_RETURN(const ServeFiles files, ReadFiles(flags));
   Serving serving(flags);
   DECANT_RETURN_IF_ERROR(serving.Listen());
@@ -274,6 +276,10 @@ void AddHttpFlags(CLI::App& app, ServeFlags& flags) {
                  "output), off, or a file")
       ->capture_default_str()
       ->type_name("TARGET");
+  app.add_option("--fail-at-step", flags.fail_at_step,
+                 "For drills of clients and supervisors: the device fails at this step, counted "
+                 "from 0")
+      ->type_name("STEP");
   app.add_flag("--floor", flags.floor,
                "Measure at start what this machine can read and compute, so that the live page "
                "shows the steps beside the least time they could take");

@@ -80,7 +80,8 @@ class CudaBackend : public Backend {
                             CudaRunner::Create(*ops_, cuda_, weights,
                                                {.max_rows = options_.max_rows,
                                                 .max_samples = options_.max_samples,
-                                                .vocab = options_.shape.vocab},
+                                                .vocab = options_.shape.vocab,
+                                                .graphs = options_.graphs},
                                                std::move(observer)));
     return std::unique_ptr<StepRunner>(std::move(runner));
   }

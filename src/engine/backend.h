@@ -26,6 +26,7 @@ struct BackendOptions {
   int32_t max_rows = 0;     ///< Rows of one step at most.
   int32_t max_samples = 0;  ///< Tokens of one NormHead at most.
   int32_t max_model_len = 0;
+  bool graphs = true;  ///< On CUDA: whether steps may be launched as graphs.
 };
 
 /// Decorates operations; empty: they are used as they are. For gates.

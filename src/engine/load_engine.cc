@@ -7,6 +7,7 @@
 
 #include "engine/model_text.h"
 #include "model/random_model.h"
+#include "runtime/failing_runner.h"
 #include "runtime/host_sampling.h"
 
 namespace decant {
@@ -72,6 +73,10 @@ Expected<int32_t> CountPages(const EngineOptions& options, const ModelConfig& co
   return static_cast<int32_t>(pages);
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
@@ -115,19 +120,24 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                    .max_tokens = options.chunk_tokens + options.max_batch,
                    .max_rows = options.max_batch,
                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock),
-                   .max_model_len = model->max_model_len_},
+                   .max_model_len = model->max_model_len_,
+                   .graphs = options.graphs},
                   options.wrap_ops));
   Ops& ops = model->backend_->ops();
-  DECANT_ASSIGN_OR_RETURN(
-      model->weights_, options.random_weights
-                           ? MakeRandomWeights(config, options.random_weights->seed, ops, progress)
-                           : LoadDecoderWeights(model->files_.tensors, config, ops, progress));
+  const auto packing = std::chrono::steady_clock::now();
+  const LoadProgress timed = [&](int64_t done, int64_t total) {
+    model->weights_seconds_ = SecondsSince(packing);
+    if (progress) progress(done, total);
+  };
+  DECANT_ASSIGN_OR_RETURN(model->weights_,
+                          options.random_weights
+                              ? MakeRandomWeights(config, options.random_weights->seed, ops, timed)
+                              : LoadDecoderWeights(model->files_.tensors, config, ops, timed));
   model->page_size_ = options.page_size;
   DECANT_ASSIGN_OR_RETURN(model->num_pages_,
                           CountPages(options, config, model->max_model_len_, *model->backend_));
   DECANT_RETURN_IF_ERROR(ops.AllocateCache(model->num_pages_, options.page_size));
-  model->load_seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  model->load_seconds_ = SecondsSince(start);
 
   EngineConfig engine_config;
   engine_config.scheduler = {
@@ -146,6 +156,9 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
       };
   DECANT_ASSIGN_OR_RETURN(std::unique_ptr<StepRunner> runner,
                           model->backend_->MakeRunner(model->weights_, options.logits_observer));
+  if (options.fail_at_step) {
+    runner = std::make_unique<FailingRunner>(std::move(runner), *options.fail_at_step);
+  }
   DECANT_ASSIGN_OR_RETURN(model->engine_, Engine::Create(std::move(engine_config),
                                                          std::move(runner), model->tokenizer_));
   return model;

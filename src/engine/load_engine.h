@@ -33,6 +33,7 @@ struct EngineOptions {
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
+  bool graphs = true;      ///< On CUDA: whether steps may be launched as graphs.
   int32_t page_size = 64;  ///< slots
   /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what
   /// gpu_memory_utilization leaves on a GPU.
@@ -40,9 +41,10 @@ struct EngineOptions {
   double gpu_memory_utilization = 0.9;  ///< Of a GPU's memory, for weights, workspace and pool.
   int32_t max_batch = 32;
   int32_t chunk_tokens = 512;
-  int32_t max_model_len = 0;        ///< 0: the model's own.
-  bool poison_freed_pages = false;  ///< As ServedModel::PoisonFreedPages, from the start.
-  size_t step_history = 65536;      ///< StepRecords kept.
+  int32_t max_model_len = 0;               ///< 0: the model's own.
+  bool poison_freed_pages = false;         ///< As ServedModel::PoisonFreedPages, from the start.
+  size_t step_history = 65536;             ///< StepRecords kept.
+  std::optional<uint64_t> fail_at_step{};  ///< For drills: this step and all later ones fail.
 
   // For gates.
   LogitsObserver logits_observer = nullptr;
@@ -72,7 +74,10 @@ class ServedModel {
     return config().KvBytesPerToken(sizeof(Bf16)) * page_size_ * num_pages_;
   }
   int32_t max_model_len() const { return max_model_len_; }
+  /// From the first look at the files until requests may come.
   double load_seconds() const { return load_seconds_; }
+  /// The part of it in which the weights were read and packed.
+  double weights_seconds() const { return weights_seconds_; }
   /// Of all tensors, as the files have them.
   int64_t file_bytes() const { return files_.tensors ? files_.tensors->data_bytes() : 0; }
 
@@ -88,6 +93,7 @@ class ServedModel {
   int32_t page_size_ = 0;
   int32_t max_model_len_ = 0;
   double load_seconds_ = 0;
+  double weights_seconds_ = 0;
   std::unique_ptr<Engine> engine_;  // last, so that it stops first
 };
 

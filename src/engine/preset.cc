@@ -34,21 +34,13 @@ Status CheckKernel(DecodeKernel kernel, const Device& device, std::string_view f
     }
     return FlashUsable().WithContext(fmt::format("{} {}", flag, name));
   }
-  if (kernel == DecodeKernel::kSplit && device.kind == DeviceKind::kCuda) {
-    return Error(StatusCode::kUnimplemented,
-                 "{} {}: the decode kernel split is not there on CUDA; allowed: rows, flash", flag,
-                 name);
-  }
   return {};
 }
 
 }  // namespace
 
 Expected<Preset> FindPreset(std::string_view name, const Device& device) {
-  if (name == "auto") {
-    if (device.kind == DeviceKind::kCpu) return kDecant;
-    return FlashUsable().ok() ? kFlash : kFused;
-  }
+  if (name == "auto") return kDecant;
   for (const Preset& preset : kPresets) {
     if (preset.name != name) continue;
     DECANT_RETURN_IF_ERROR(CheckKernel(preset.decode_kernel, device, "--engine", name));

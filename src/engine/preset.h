@@ -21,9 +21,8 @@ struct Preset {
 };
 
 /// The preset named `name`: "fused" (pages of 64, `rows`), "flash" (pages of 256, `flash`) or
-/// "decant" (pages of 64, `split`); "auto" is decant on the CPU and flash on CUDA, or fused where
-/// the build has no FlashAttention. Errors: kInvalidArgument with the allowed names for any other;
-/// kUnimplemented for one whose kernel the device lacks.
+/// "decant" (pages of 64, `split`); "auto" is decant. Errors: kInvalidArgument with the allowed
+/// names for any other; kUnimplemented for one whose kernel the device lacks.
 Expected<Preset> FindPreset(std::string_view name, const Device& device);
 
 /// The decode kernel named `name`, for --decode-kernel. Errors as above.

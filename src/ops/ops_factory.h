@@ -14,6 +14,9 @@ struct OpsSpec {
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
   int32_t max_rows = 0;     ///< Rows of one step at most.
   int32_t max_samples = 0;  ///< Tokens whose logits are wanted at a time, at most.
+  /// The decode kernel that pages are laid out for; UseDecodeKernel takes others too.
+  DecodeKernel decode_kernel = DecodeKernel::kRows;
+  LinearLayers linear = LinearLayers::kCublas;  ///< On CUDA.
 };
 
 /// Makes the operations of one device, for any shape: how benches and gates get a backend without

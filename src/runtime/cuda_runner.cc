@@ -25,6 +25,8 @@ Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& devi
                                                          LogitsObserver observer) {
   std::unique_ptr<CudaRunner> runner(
       new CudaRunner(ops, device, weights, limits, std::move(observer)));
+  // What wraps the operations may look at them one by one.
+  device.UseGraphs(limits.graphs && &ops == &device);
   const size_t bytes = static_cast<size_t>(limits.max_rows) * sizeof(int32_t);
   DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
   for (Flight& flight : runner->flights_) {

@@ -28,6 +28,7 @@ class CudaRunner : public StepRunner {
     int32_t max_rows = 0;
     int32_t max_samples = 0;  ///< Tokens of one NormHead at most; max_rows at least.
     int32_t vocab = 0;
+    bool graphs = true;  ///< Whether the layers of a step may be launched as a graph.
   };
 
   /// `ops` computes: `device` itself, or something that wraps it. Both and `weights` must outlive

@@ -8,6 +8,7 @@
 
 #include "bench/gates/engine_gate.h"
 #include "bench/gates/faulty_ops.h"
+#include "bench/gates/invariance_gate.h"
 #include "bench/gates/page_gates.h"
 #include "bench/gates/reference_gate.h"
 #include "bench/gates/same_pages_gate.h"
@@ -82,6 +83,19 @@ TEST_F(EngineGatesTest, AKernelThatDropsAPositionGivesOthers) {
   const GateReport report = RunEngineGate(Load, options).value();
   EXPECT_FALSE(report.passed());
   EXPECT_FALSE(report.flip_sites.empty());
+}
+
+TEST_F(EngineGatesTest, LogitsDoNotDependOnTheBatch) {
+  InvarianceGateOptions options{.engine = Options(), .workload = EngineGate().workloads[0]};
+  const GateReport report = RunInvarianceGate(Load, options).value();
+  EXPECT_TRUE(report.passed()) << ToText(report);
+  EXPECT_NE(report.table.find("64 rows"), std::string::npos);
+
+  Break(options.engine, Fault::kSeesTheBatch);
+  const GateReport broken = RunInvarianceGate(Load, options).value();
+  EXPECT_FALSE(broken.passed());
+  ASSERT_FALSE(broken.failures.empty());
+  EXPECT_NE(broken.failures[0].find("2 rows: request"), std::string::npos) << broken.failures[0];
 }
 
 TEST_F(EngineGatesTest, ServesTheSameScheduleEveryTime) {

@@ -18,6 +18,7 @@ enum class Fault {
   kReadsOneMore,  ///< Reads one slot past it, where the page has one.
   kSwapsPages,    ///< Exchanges the first and the last page of a row.
   kNaN,           ///< Writes a NaN.
+  kSeesTheBatch,  ///< The first output depends on how many rows there are.
 };
 
 /// Operations whose attention has a fault, in all rows or, with `kernel`, in decode tokens of one
@@ -58,6 +59,11 @@ class FaultyOps : public ForwardingOps {
       values.back() = std::numeric_limits<float>::quiet_NaN();
       Upload(values, attended);
     }
+    if (fault_ == Fault::kSeesTheBatch) {
+      Download(attended, values);
+      values.front() *= 1 + 0.02F * static_cast<float>(rows_.size());
+      Upload(values, attended);
+    }
     ForwardingOps::BeginStep(right_);
   }
 
@@ -79,6 +85,7 @@ class FaultyOps : public ForwardingOps {
       }
       case Fault::kNone:
       case Fault::kNaN:
+      case Fault::kSeesTheBatch:
         return;
     }
   }

@@ -13,6 +13,7 @@
 #include "base/narrow.h"
 #include "base/random.h"
 #include "bench/gates/attention_case.h"
+#include "bench/gates/kernel_invariance.h"
 #include "bench/gates/precision.h"
 #include "bench/text_table.h"
 #include "cache/page_pool.h"
@@ -141,6 +142,24 @@ class KernelGate {
     return Status();
   }
 
+  /// Bits of one shape's outputs, where the kernels promise that they stay.
+  Status RunBits(int32_t head_dim, int32_t group) {
+    if (!used_.contains(DecodeKernel::kSplit) || options_.bit_page_sizes.empty()) return Status();
+    DECANT_ASSIGN_OR_RETURN(InvarianceResult result,
+                            CompareArrangements(make_ops_, DecodeKernel::kSplit,
+                                                {.head_dim = head_dim,
+                                                 .group = group,
+                                                 .kv_heads = options_.kv_heads,
+                                                 .lengths = options_.lengths,
+                                                 .page_sizes = options_.bit_page_sizes,
+                                                 .chunks = options_.bit_chunks,
+                                                 .seed = options_.seed}));
+    bits_compared_ += result.compared;
+    bits_differing_ += result.differing;
+    failures_.insert(failures_.end(), result.failures.begin(), result.failures.end());
+    return Status();
+  }
+
   GateReport Finish() {
     GateReport report;
     report.gate = "kernel";
@@ -176,6 +195,12 @@ class KernelGate {
     }
     report.table = fmt::format("{}; outputs against plain attention, storage {}\n{}", backend_,
                                DTypeName(storage_), table.ToString());
+    if (bits_compared_ > 0) {
+      report.table += fmt::format(
+          "bits: {} outputs of split and of the prompt kernel beside it, alone, in batches, in "
+          "chunks and at other page sizes; {} differ\n",
+          bits_compared_, bits_differing_);
+    }
     report.compared.Add("backend", backend_)
         .Add("storage", DTypeName(storage_))
         .Add("head_dims", Numbers(options_.head_dims))
@@ -183,7 +208,11 @@ class KernelGate {
         .Add("page_sizes", Numbers(options_.page_sizes))
         .Add("lengths", Numbers(options_.lengths))
         .Add("batches", Numbers(options_.batches))
-        .Add("kernels", lines);
+        .Add("kernels", lines)
+        .Add("bit_page_sizes", Numbers(options_.bit_page_sizes))
+        .Add("bit_chunks", Numbers(options_.bit_chunks))
+        .Add("bits_compared", bits_compared_)
+        .Add("bits_differing", bits_differing_);
     report.notes.assign(refused_.begin(), refused_.end());
     report.failures = std::move(failures_);
     return report;
@@ -244,6 +273,8 @@ class KernelGate {
   std::set<DecodeKernel> used_;
   std::set<std::string> refused_;
   std::map<std::tuple<std::string, int32_t, int32_t>, Line> lines_;
+  int64_t bits_compared_ = 0;
+  int64_t bits_differing_ = 0;
   std::vector<std::string> failures_;
 };
 
@@ -266,7 +297,9 @@ KernelGateOptions KernelGateOptions::Full() {
           .page_sizes = {64, 256},
           .lengths = {1,   2,    63,   64,   65,   127,  128,  129,  255,  256,  257,  511,  512,
                       513, 1023, 1024, 1025, 4090, 4091, 4092, 4093, 4094, 4095, 4096, 4097, 8000},
-          .batches = {1, 8, 32, 64}};
+          .batches = {1, 8, 32, 64},
+          .bit_page_sizes = {64, 16, 48, 256},
+          .bit_chunks = {64, 100, 512}};
 }
 
 KernelGateOptions KernelGateOptions::Quick() {
@@ -274,7 +307,9 @@ KernelGateOptions KernelGateOptions::Quick() {
           .groups = {1, 6},
           .page_sizes = {64, 256},
           .lengths = {1, 2, 63, 64, 65, 127, 129, 255, 256, 257},
-          .batches = {1, 8}};
+          .batches = {1, 8},
+          .bit_page_sizes = {64, 16},
+          .bit_chunks = {64, 100}};
 }
 
 Status ValidateKernelGate(const KernelGateOptions& options) {
@@ -304,6 +339,7 @@ Expected<GateReport> RunKernelGate(const OpsFactory& make_ops, const KernelGateO
         if (progress) progress(done++, shapes);
         DECANT_RETURN_IF_ERROR(gate.RunShape(head_dim, group, page_size));
       }
+      DECANT_RETURN_IF_ERROR(gate.RunBits(head_dim, group));
     }
   }
   return gate.Finish();

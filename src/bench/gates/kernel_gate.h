@@ -17,6 +17,9 @@ struct KernelGateOptions {
   std::vector<int32_t> page_sizes{};  ///< slots
   std::vector<int32_t> lengths{};     ///< Context lengths, each alone and in mixed batches.
   std::vector<int32_t> batches{};     ///< Rows of the mixed batches.
+  /// Where bits are compared: page sizes (none: nowhere), and how prompts are cut (2 or more).
+  std::vector<int32_t> bit_page_sizes{};
+  std::vector<int32_t> bit_chunks{};
   int32_t kv_heads = 2;
   /// Empty: every kernel that the backend has.
   std::vector<DecodeKernel> kernels{};
@@ -37,8 +40,10 @@ using ShapeProgress = std::function<void(int32_t done, int32_t shapes)>;
 
 /// Every decode kernel and the prompt kernel against plain attention in fp32 over the history that
 /// is rebuilt from the pages. A row passes where its largest error is at most twice that of the
-/// same computation rounded to the storage type (docs/gates.md). Errors: what the factory cannot
-/// make; cancelled, after an interrupt.
+/// same computation rounded to the storage type (docs/gates.md). Where `split` is among the
+/// kernels, its outputs and those of the prompt kernel beside it must also have the same bits
+/// however requests stand together (kernel_invariance.h). Errors: what the factory cannot make;
+/// cancelled, after an interrupt.
 Expected<GateReport> RunKernelGate(const OpsFactory& make_ops, const KernelGateOptions& options,
                                    const ShapeProgress& progress);
 

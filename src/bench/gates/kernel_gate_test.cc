@@ -65,6 +65,19 @@ TEST(KernelGateTest, EveryFaultFails) {
   EXPECT_TRUE(RunKernelGate(Faulty(Fault::kNone), Small(), nullptr).value().passed());
 }
 
+TEST(KernelGateTest, BitsThatDependOnTheBatchFail) {
+  KernelGateOptions options = Small();
+  options.bit_page_sizes = {64, 16};
+  options.bit_chunks = {64};
+  EXPECT_TRUE(RunKernelGate(Faulty(Fault::kNone), options, nullptr).value().passed());
+  const GateReport report =
+      RunKernelGate(Faulty(Fault::kSeesTheBatch, DecodeKernel::kSplit), options, nullptr).value();
+  EXPECT_TRUE(Mentions(report, "other bits: decode tokens together, pages of 64"))
+      << ToText(report);
+  EXPECT_TRUE(Mentions(report, "other bits: prompts together, pages of 16")) << ToText(report);
+  EXPECT_FALSE(Mentions(report, "other bits: prompts alone")) << ToText(report);
+}
+
 TEST(KernelGateTest, AFaultAtEveryLengthIsSeenInTheKernelThatHasIt) {
   KernelGateOptions options = Small();
   options.lengths = {2, 65, 2049, 8000};

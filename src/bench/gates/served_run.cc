@@ -1,6 +1,7 @@
 #include "bench/gates/served_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <limits>
@@ -26,6 +27,17 @@ float GapOfLargest(std::span<const float> values) {
     }
   }
   return first - second;
+}
+
+/// Of the bits of all values: two rows that differ have different ones, but for a chance of one in
+/// 2^64 or so.
+uint64_t HashBits(std::span<const float> values) {
+  uint64_t hash = 0;
+  for (const float value : values) {
+    hash = (hash ^ std::bit_cast<uint32_t>(value)) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
 }
 
 /// All requests of one Serve.
@@ -125,8 +137,10 @@ void GateEngine::Recorder::Observe(const StepPlan& plan, TensorView view) {
   int64_t sample = 0;
   for (const PlannedRow& row : plan.rows) {
     if (!row.samples) continue;
-    request_gaps[row.request].push_back(
-        GapOfLargest({view.Row<float>(sample), static_cast<size_t>(view.cols)}));
+    const std::span logits(view.Row<float>(sample), static_cast<size_t>(view.cols));
+    ServedTokens& request = requests[row.request];
+    request.gaps.push_back(GapOfLargest(logits));
+    request.hashes.push_back(HashBits(logits));
     ++sample;
   }
 }
@@ -158,12 +172,14 @@ Expected<std::vector<ServedTokens>> GateEngine::Serve(std::span<const WorkItem> 
   if (recorder_->gaps == LogitGaps::kIgnored) return served;
   const std::lock_guard lock(recorder_->mutex);
   for (size_t i = 0; i < items.size(); ++i) {
-    std::vector<float>& gaps = recorder_->request_gaps[batch.ids()[i]];
+    ServedTokens& recorded = recorder_->requests[batch.ids()[i]];
     // A row may run one step past its request's end.
-    gaps.resize(served[i].tokens.size(), std::numeric_limits<float>::quiet_NaN());
-    served[i].gaps = std::move(gaps);
+    recorded.gaps.resize(served[i].tokens.size(), std::numeric_limits<float>::quiet_NaN());
+    recorded.hashes.resize(served[i].tokens.size());
+    served[i].gaps = std::move(recorded.gaps);
+    served[i].hashes = std::move(recorded.hashes);
   }
-  recorder_->request_gaps.clear();
+  recorder_->requests.clear();
   return served;
 }
 

@@ -21,7 +21,8 @@ using EngineLoader =
 /// What one request of a gate got.
 struct ServedTokens {
   std::vector<Token> tokens{};
-  std::vector<float> gaps{};  ///< Per token, between the two largest logits, where recorded.
+  std::vector<float> gaps{};       ///< Per token, between the two largest logits, where recorded.
+  std::vector<uint64_t> hashes{};  ///< Per token, of the bits of all its logits, where recorded.
 };
 
 enum class LogitGaps { kIgnored, kRecorded };
@@ -51,7 +52,7 @@ class GateEngine {
     LogitGaps gaps = LogitGaps::kIgnored;
     StepObserver observer{};
     std::mutex mutex{};
-    std::unordered_map<RequestId, std::vector<float>> request_gaps{};  ///< Guarded by mutex.
+    std::unordered_map<RequestId, ServedTokens> requests{};  ///< Guarded by mutex; no tokens.
 
     void Observe(const StepPlan& plan, TensorView view);
   };

@@ -1,9 +1,11 @@
 #include "ops/cuda/cuda_cache.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "ops/cuda/cache_layout.h"
 #include "ops/cuda/elementwise.h"
 #include "tensor/host_copy.h"
 
@@ -11,15 +13,22 @@ namespace decant {
 namespace {
 
 constexpr int64_t kElementBytes = 2;
+/// Of the pages that are converted at once.
+constexpr int64_t kConversionBytes = int64_t{32} << 20;
 
-/// Calls visit(index in [slots, kv heads, dim], index in [kv heads, slots, dim]) for every element.
+/// Calls visit(index in [slots, kv heads, dim], where that is in K, likewise in V) for every
+/// element of a page.
 template <typename Visit>
-void ForElements(const AttentionShape& shape, int32_t slots, Visit&& visit) {
-  for (int32_t slot = 0; slot < slots; ++slot) {
+void ForElements(const AttentionShape& shape, const CachePages& pages, Visit&& visit) {
+  const int64_t v_at =
+      (static_cast<const std::byte*>(pages.v) - static_cast<const std::byte*>(pages.k)) /
+      kElementBytes;
+  for (int32_t slot = 0; slot < pages.page_size; ++slot) {
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       for (int32_t dim = 0; dim < shape.head_dim; ++dim) {
-        visit((int64_t{slot} * shape.kv_heads + head) * shape.head_dim + dim,
-              (int64_t{head} * slots + slot) * shape.head_dim + dim);
+        const int64_t at = head * pages.head_stride +
+                           BlockElement(pages.layout, pages.page_size, shape.head_dim, slot, dim);
+        visit((int64_t{slot} * shape.kv_heads + head) * shape.head_dim + dim, at, at + v_at);
       }
     }
   }
@@ -28,14 +37,15 @@ void ForElements(const AttentionShape& shape, int32_t slots, Visit&& visit) {
 }  // namespace
 
 Expected<CudaCache> CudaCache::Allocate(CudaType type, const AttentionShape& shape, int32_t layers,
-                                        int32_t pages, int32_t page_size) {
+                                        int32_t pages, int32_t page_size, CacheLayout layout) {
   CudaCache cache;
   cache.type_ = type;
   cache.shape_ = shape;
   cache.layers_ = layers;
   cache.pages_ = pages;
   cache.page_size_ = page_size;
-  const int64_t bytes = int64_t{layers} * pages * 2 * cache.half_page() * kElementBytes;
+  cache.layouts_.assign(layers, layout);
+  const int64_t bytes = int64_t{layers} * pages * cache.page_bytes();
   Expected<DeviceBuffer> buffer =
       DeviceBuffer::Allocate(static_cast<size_t>(bytes), "the pool (lower --pool-gib)");
   if (!buffer.ok()) return buffer.status();
@@ -43,17 +53,53 @@ Expected<CudaCache> CudaCache::Allocate(CudaType type, const AttentionShape& sha
   return cache;
 }
 
+int64_t CudaCache::page_bytes() const { return 2 * half_page() * kElementBytes; }
+
 std::byte* CudaCache::PageAt(int32_t layer, int32_t page) const {
-  return buffer_.data() + (int64_t{layer} * pages_ + page) * 2 * half_page() * kElementBytes;
+  return buffer_.data() + (int64_t{layer} * pages_ + page) * page_bytes();
+}
+
+CachePages CudaCache::PagesAt(std::byte* first, CacheLayout layout) const {
+  const int64_t block = int64_t{page_size_} * shape_.head_dim;
+  const bool plain = layout == CacheLayout::kPlain;
+  return {.k = first,
+          .v = first + (plain ? half_page() : block) * kElementBytes,
+          .page_stride = 2 * half_page(),
+          .head_stride = plain ? block : 2 * block,
+          .page_size = page_size_,
+          .layout = layout};
 }
 
 CachePages CudaCache::Layer(int32_t layer) const {
-  std::byte* first = PageAt(layer, 0);
-  return {.k = first,
-          .v = first + half_page() * kElementBytes,
-          .page_stride = 2 * half_page(),
-          .head_stride = int64_t{page_size_} * shape_.head_dim,
-          .page_size = page_size_};
+  return PagesAt(PageAt(layer, 0), layouts_[layer]);
+}
+
+Status CudaCache::PrepareConversion() {
+  if (conversion_.size() > 0) return {};
+  const int64_t bytes = std::clamp(kConversionBytes, page_bytes(), pages_ * page_bytes());
+  DECANT_ASSIGN_OR_RETURN(conversion_, DeviceBuffer::Allocate(static_cast<size_t>(bytes),
+                                                              "turning pages to another layout"));
+  return {};
+}
+
+Status CudaCache::Convert(int32_t layer, CacheLayout layout, const CudaStream& stream) {
+  if (layouts_[layer] == layout) return {};
+  const auto at_once =
+      static_cast<int32_t>(static_cast<int64_t>(conversion_.size()) / page_bytes());
+  DECANT_CHECK(at_once > 0, "a conversion that was not prepared");
+  for (int32_t first = 0; first < pages_; first += at_once) {
+    const int32_t pages = std::min(at_once, pages_ - first);
+    std::byte* target = PageAt(layer, first);
+    DECANT_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(conversion_.data(), target, static_cast<size_t>(pages * page_bytes()),
+                        cudaMemcpyDeviceToDevice, stream.get()),
+        "copying pages"));
+    LaunchRepack(shape_, pages, PagesAt(conversion_.data(), layouts_[layer]),
+                 PagesAt(target, layout), stream.get());
+    DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "turning pages to another layout"));
+  }
+  layouts_[layer] = layout;
+  return {};
 }
 
 Status CudaCache::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
@@ -61,9 +107,9 @@ Status CudaCache::WritePage(int32_t layer, int32_t page, std::span<const float> 
   DECANT_CHECK(static_cast<int64_t>(keys.size()) == half_page() && keys.size() == values.size(),
                "{} keys and {} values for a page", keys.size(), values.size());
   std::vector<float> ordered(2 * half_page());
-  ForElements(shape_, page_size_, [&](int64_t given, int64_t stored) {
-    ordered[stored] = keys[given];
-    ordered[half_page() + stored] = values[given];
+  ForElements(shape_, Layer(layer), [&](int64_t given, int64_t k_at, int64_t v_at) {
+    ordered[k_at] = keys[given];
+    ordered[v_at] = values[given];
   });
   std::vector<std::byte> bytes(ordered.size() * kElementBytes);
   UploadToHost(ordered, {.data = bytes.data(),
@@ -80,7 +126,7 @@ Status CudaCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
                            std::span<float> values, const CudaStream& stream) const {
   DECANT_CHECK(static_cast<int64_t>(keys.size()) == half_page() && keys.size() == values.size(),
                "{} keys and {} values for a page", keys.size(), values.size());
-  std::vector<std::byte> bytes(2 * half_page() * kElementBytes);
+  std::vector<std::byte> bytes(page_bytes());
   DECANT_RETURN_IF_ERROR(stream.Synchronize());
   DECANT_RETURN_IF_ERROR(CudaStatus(
       cudaMemcpy(bytes.data(), PageAt(layer, page), bytes.size(), cudaMemcpyDeviceToHost),
@@ -91,9 +137,9 @@ Status CudaCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,
                     .rows = 1,
                     .cols = static_cast<int64_t>(stored.size())},
                    stored);
-  ForElements(shape_, page_size_, [&](int64_t wanted, int64_t at) {
-    keys[wanted] = stored[at];
-    values[wanted] = stored[half_page() + at];
+  ForElements(shape_, Layer(layer), [&](int64_t wanted, int64_t k_at, int64_t v_at) {
+    keys[wanted] = stored[k_at];
+    values[wanted] = stored[v_at];
   });
   return {};
 }

@@ -32,6 +32,11 @@ const float* VectorData(const std::unique_ptr<VectorWeight>& vector) {
   return vector == nullptr ? nullptr : static_cast<const CudaVector&>(*vector).data();
 }
 
+/// The layout that a decode kernel reads.
+CacheLayout LayoutFor(DecodeKernel kernel) {
+  return kernel == DecodeKernel::kSplit ? CacheLayout::kTiled : CacheLayout::kPlain;
+}
+
 /// A weight of the invariant linear layers.
 class CudaPackedWeight : public LinearWeight {
  public:
@@ -156,6 +161,8 @@ int64_t CudaOps::workspace_bytes() const {
         &last_tokens_, &rotations_, &flash_workspace_}) {
     bytes += static_cast<int64_t>(buffer->size());
   }
+  if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
+  if (ranged_prompt_) bytes += static_cast<int64_t>(ranged_prompt_->workspace_bytes());
   bytes += invariant_ ? invariant_->workspace_bytes() : linear_->workspace_bytes();
   return bytes + sampler_->bytes();
 }
@@ -166,7 +173,7 @@ void CudaOps::Note(const Status& status) const {
 
 template <typename Launch>
 void CudaOps::Enqueue(std::string_view what, Launch&& launch) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || graphs_.replays()) return;
   launch();
   Note(CudaStatus(cudaGetLastError(), what));
 }
@@ -295,19 +302,17 @@ Status CudaOps::TuneLinear() {
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(decode_kernel_, page_size));
+  DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
+                                                      pages, page_size, LayoutFor(decode_kernel_)));
+  split_.reset();  // of another cache's pages
+  graphs_.Clear();
+  DECANT_RETURN_IF_ERROR(PrepareDecode(decode_kernel_));
   DECANT_ASSIGN_OR_RETURN(
-      cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers, pages, page_size));
-  const int32_t pages_per_row = std::min(pages, CeilDiv(max_model_len_, page_size));
-  if (decode_kernel_ == DecodeKernel::kFlash) {
-    DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
-                                                    max_rows_, pages_per_row, page_size)));
-    DECANT_ASSIGN_OR_RETURN(flash_workspace_,
-                            DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
-  }
-  DECANT_ASSIGN_OR_RETURN(step_upload_, StepUpload::Create({.tokens = max_tokens_,
-                                                            .rows = max_rows_,
-                                                            .pages_per_row = pages_per_row,
-                                                            .group = shape_.group()}));
+      step_upload_, StepUpload::Create({.tokens = max_tokens_,
+                                        .rows = max_rows_,
+                                        .pages_per_row = PagesPerRow(),
+                                        .group = shape_.group(),
+                                        .prompt_plan = PromptPlanner(PromptLimits()).most()}));
   return {};
 }
 
@@ -319,16 +324,57 @@ Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const 
       DECANT_RETURN_IF_ERROR(FlashAttentionAvailable());
       return FlashDecode::Plan(FlashShape(1, 1, page_size)).status();
     case DecodeKernel::kSplit:
-      return Error(StatusCode::kUnimplemented,
-                   "decode kernel split is not there on CUDA; allowed: rows, flash");
+      return CheckSplit(attention_shape(), {.page_size = page_size, .max_rows = max_rows_});
+  }
+  return {};
+}
+
+Status CudaOps::PrepareDecode(DecodeKernel kernel) {
+  if (kernel == DecodeKernel::kFlash && flash_workspace_.size() == 0) {
+    DECANT_ASSIGN_OR_RETURN(const size_t bytes, FlashDecode::WorkspaceBound(FlashShape(
+                                                    max_rows_, PagesPerRow(), cache_.page_size())));
+    DECANT_ASSIGN_OR_RETURN(flash_workspace_,
+                            DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
+  }
+  if (kernel == DecodeKernel::kSplit && !ranged_prompt_) {
+    DECANT_RETURN_IF_ERROR(PrepareRangedPrompt());
+  }
+  if (kernel == DecodeKernel::kSplit && !split_) {
+    const SplitLimits limits{.page_size = cache_.page_size(),
+                             .max_rows = max_rows_,
+                             .max_context = PagesPerRow() * cache_.page_size(),
+                             .max_positions = int64_t{cache_.pages()} * cache_.page_size()};
+    DECANT_ASSIGN_OR_RETURN(split_, SplitDecode::Create(type_, attention_shape(), limits, device_));
+  }
+  if (cache_.pages() > 0 && cache_.Layer(0).layout != LayoutFor(kernel)) {
+    DECANT_RETURN_IF_ERROR(cache_.PrepareConversion());
+  }
+  return {};
+}
+
+PromptPlanLimits CudaOps::PromptLimits() const {
+  return {.shape = attention_shape(),
+          .multiprocessors = device_.multiprocessors,
+          .max_tokens = max_tokens_,
+          .max_rows = max_rows_};
+}
+
+Status CudaOps::PrepareRangedPrompt() {
+  Expected<RangedPrompt> prompt = RangedPrompt::Create(type_, PromptLimits(), device_.ordinal);
+  if (prompt.ok()) {
+    ranged_prompt_ = std::move(prompt).value();
+  } else if (prompt.status().code() != StatusCode::kUnimplemented) {
+    return prompt.status();
   }
   return {};
 }
 
 Status CudaOps::UseDecodeKernel(DecodeKernel kernel) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(kernel, cache_.page_size()));
+  DECANT_RETURN_IF_ERROR(PrepareDecode(kernel));
   decode_kernel_ = kernel;
-  return PlanFlash();
+  graphs_.Clear();
+  return PlanDecode();
 }
 
 FlashDecodeShape CudaOps::FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const {
@@ -342,16 +388,29 @@ FlashDecodeShape CudaOps::FlashShape(int32_t rows, int32_t table_pages, int32_t 
           .multiprocessors = device_.multiprocessors};
 }
 
-Status CudaOps::PlanFlash() {
+Status CudaOps::PlanDecode() {
   flash_.reset();
-  if (decode_kernel_ != DecodeKernel::kFlash || step_.decode_rows == 0) return {};
+  if (step_.decode_rows == 0) return {};
+  if (decode_kernel_ == DecodeKernel::kFlash) return PlanFlash();
+  if (decode_kernel_ == DecodeKernel::kSplit) return PlanSplit();
+  return {};
+}
+
+Status CudaOps::PlanFlash() {
   DECANT_ASSIGN_OR_RETURN(flash_, FlashDecode::Plan(FlashShape(
                                       step_.decode_rows, step_.table_stride, cache_.page_size())));
   if (flash_->workspace_bytes() <= flash_workspace_.size()) return {};
-  // Only where a gate has exchanged the kernel after the start.
+  // Only where a gate's block tables have entries past the longest row's.
   DECANT_ASSIGN_OR_RETURN(flash_workspace_, DeviceBuffer::Allocate(flash_->workspace_bytes(),
                                                                    "FlashAttention's workspace"));
   return {};
+}
+
+Status CudaOps::PlanSplit() {
+  const int64_t most = int64_t{cache_.pages()} * cache_.page_size();
+  DECANT_CHECK(decode_positions_ <= most, "{} positions of decode rows in a pool of {}",
+               decode_positions_, most);
+  return split_->Plan(step_, stream_.get());
 }
 
 void CudaOps::WritePage(int32_t layer, int32_t page, std::span<const float> keys,
@@ -391,18 +450,38 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   step_ = {};
   samples_ = 0;
   attention_work_ = CountAttention(batch.rows);
+  decode_positions_ = 0;
+  for (const BatchRow& row : batch.rows) {
+    if (row.query_len == 1) decode_positions_ += row.context_len;
+  }
   if (!status_.ok()) {
     step_.tokens = batch.tokens();  // views keep their shapes
     return;
   }
-  Expected<StepArrays> step = step_upload_->Send(batch, stream_);
+  // A step that the one before never asked for logits of.
+  FinishLayers();
+  // FlashAttention chooses its splits by the stride, and prompt kernels' grids follow the prompts.
+  const bool graph =
+      use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
+      std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
+  const bool plans_prompt = ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
+  Expected<StepArrays> step = step_upload_->Send(
+      batch, plans_prompt ? &ranged_prompt_->planner() : nullptr, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;
   }
   step_ = *step;
-  Note(PlanFlash());
+  if (step_.prompt_plan.items > 0) {
+    Note(ranged_prompt_->Reset(step_.prompt_plan.slots, stream_.get()));
+  }
+  Note(PlanDecode());
+  if (graph && status_.ok()) {
+    Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
+  }
 }
+
+void CudaOps::FinishLayers() { Note(graphs_.Finish(stream_)); }
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   const auto& table = static_cast<const CudaWeight&>(embedding);
@@ -422,7 +501,7 @@ void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
 
 void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
                        LinearOutput kind, void* output) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || graphs_.replays()) return;
   if (invariant_) {
     const PackedWeight& packed = static_cast<const CudaPackedWeight&>(weight).weight();
     Note(invariant_->Run(packed, input, tokens, kind, output));
@@ -448,11 +527,19 @@ void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, Tens
 }
 
 void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) {
+  // Only where a gate has exchanged the kernel after the start is there something to convert.
+  if (status_.ok()) Note(cache_.Convert(layer, LayoutFor(decode_kernel_), stream_));
   const CachePages pages = cache_.Layer(layer);
-  Enqueue("prompt attention", [&] {
-    LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
-                          attended.data, stream_.get());
-  });
+  if (pages.layout == CacheLayout::kTiled && step_.prompt_plan.items > 0) {
+    if (status_.ok() && !graphs_.replays()) {
+      Note(ranged_prompt_->Launch(step_, pages, queries.data, attended.data, stream_.get()));
+    }
+  } else {
+    Enqueue("prompt attention", [&] {
+      LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
+                            attended.data, stream_.get());
+    });
+  }
   if (attention_clock_ != nullptr) attention_clock_->Mark();
   if (step_.decode_rows == 0) return;
   if (flash_) {
@@ -471,6 +558,12 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
                                .workspace = flash_workspace_.data(),
                                .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))};
     if (status_.ok()) Note(flash_->Run(args, stream_.get()));
+    return;
+  }
+  if (decode_kernel_ == DecodeKernel::kSplit) {
+    if (status_.ok() && !graphs_.replays()) {
+      Note(split_->Run(pages, queries.data, attended.data, stream_.get(), KernelOverlap::kAllowed));
+    }
     return;
   }
   Enqueue("rows attention", [&] {
@@ -496,6 +589,7 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
                              TensorView residual, std::span<const int32_t> tokens) {
   DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
                tokens.size());
+  FinishLayers();
   samples_ += static_cast<double>(tokens.size());
   const TensorView logits{.data = logits_.data(),
                           .dtype = DType::kF32,

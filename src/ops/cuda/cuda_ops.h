@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/narrow.h"
 #include "base/status.h"
 #include "ops/cpu/thread_pool.h"
 #include "ops/cuda/cuda_cache.h"
@@ -14,7 +16,10 @@
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
+#include "ops/cuda/split_attention.h"
+#include "ops/cuda/step_graphs.h"
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
@@ -104,6 +109,10 @@ class CudaOps : public Ops {
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
   CudaSampler& sampler() { return *sampler_; }
+  /// From now on the layers of steps that allow it (docs/step.md) are recorded as graphs, and
+  /// launched as such from the second step of a kind on. Only where nothing but this object's calls
+  /// of a step stands between BeginStep and NormHead.
+  void UseGraphs(bool use) { use_graphs_ = use; }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
@@ -120,6 +129,9 @@ class CudaOps : public Ops {
   CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
   Status Initialise();
 
+  int32_t PagesPerRow() const {
+    return std::min(cache_.pages(), CeilDiv(max_model_len_, cache_.page_size()));
+  }
   int64_t QueryCols() const { return int64_t{shape_.heads} * shape_.head_dim; }
   int64_t QkvCols() const { return int64_t{shape_.heads + 2 * shape_.kv_heads} * shape_.head_dim; }
   TensorView View(const DeviceBuffer& buffer, DType dtype, int64_t cols) const {
@@ -141,8 +153,18 @@ class CudaOps : public Ops {
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
-  /// Plans the step's decode tokens for FlashAttention.
+  /// Gets ready for decode steps by `kernel`: workspaces, and a cache that can change its layout.
+  Status PrepareDecode(DecodeKernel kernel);
+  /// Plans the step's decode tokens for the decode kernel.
+  Status PlanDecode();
   Status PlanFlash();
+  Status PlanSplit();
+  /// Launches the layers that were recorded or found as a graph, if they were.
+  void FinishLayers();
+  /// What the ranged prompt kernel is told at the start.
+  PromptPlanLimits PromptLimits() const;
+  /// The same for the kernel itself, where the device has it.
+  Status PrepareRangedPrompt();
   /// normed_ = the norm of all tokens' residual.
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
@@ -180,8 +202,14 @@ class CudaOps : public Ops {
   DeviceBuffer last_tokens_;
   DeviceBuffer flash_workspace_;
 
+  bool use_graphs_ = false;
+  StepGraphs graphs_;
   StepArrays step_;
   std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.
+  std::optional<RangedPrompt> ranged_prompt_;
+  std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.
+  int64_t decode_positions_ = 0;      ///< Contexts of the step's decode rows, summed.
   double samples_ = 0;                ///< Logits asked for in this step.
   AttentionWork attention_work_;
   OpsClock* attention_clock_ = nullptr;  ///< Marked between the two attention kernels.

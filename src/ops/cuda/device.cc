@@ -105,13 +105,13 @@ Status CudaStream::Synchronize() const {
   return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device");
 }
 
-Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
-                                      const std::function<void()>& calls) {
+Status CudaGraph::BeginRecording(const CudaStream& stream) {
   // Other threads' calls do not end this recording.
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
-                 "beginning to record a graph"));
-  calls();
+  return CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                    "beginning to record a graph");
+}
+
+Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
   cudaGraph_t recorded = nullptr;
   cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
   CudaGraph graph;
@@ -121,6 +121,13 @@ Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
   cudaGetLastError();  // clears it: nothing ran, the stream can go on
   return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
                cudaGetErrorString(error));
+}
+
+Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
+                                      const std::function<void()>& calls) {
+  DECANT_RETURN_IF_ERROR(BeginRecording(stream));
+  calls();
+  return EndRecording(stream);
 }
 
 CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {

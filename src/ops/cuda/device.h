@@ -98,6 +98,10 @@ class CudaGraph {
   /// precondition, with CUDA's words, where something that `calls` does cannot be recorded: it
   /// waits, allocates or uses another stream.
   static Expected<CudaGraph> Record(const CudaStream& stream, const std::function<void()>& calls);
+  /// The same in two halves: what is queued between them is recorded. EndRecording ends it whatever
+  /// it says.
+  static Status BeginRecording(const CudaStream& stream);
+  static Expected<CudaGraph> EndRecording(const CudaStream& stream);
   CudaGraph(CudaGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
   CudaGraph& operator=(CudaGraph&& other) noexcept;
   CudaGraph(const CudaGraph&) = delete;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/cuda/cache_layout.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/launch.cuh"
@@ -121,22 +122,26 @@ __global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
     }
   }
 
-  T* out;
   if (head < heads) {
-    out = static_cast<T*>(args.queries) + static_cast<int64_t>(token) * heads * kHeadDim +
-          head * kHeadDim;
+    T* out = static_cast<T*>(args.queries) + static_cast<int64_t>(token) * heads * kHeadDim +
+             head * kHeadDim;
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) out[lane + 32 * j] = Element<T>::From(x[j]);
   } else {
     const int32_t row = step.token_rows[token];
     const int32_t page =
         step.block_tables[row * step.table_stride + position / args.cache.page_size];
     const bool is_value = head >= heads + kv_heads;
     const int32_t kv_head = head - heads - (is_value ? kv_heads : 0);
-    out = static_cast<T*>(is_value ? args.cache.v : args.cache.k) + page * args.cache.page_stride +
-          kv_head * args.cache.head_stride +
-          static_cast<int64_t>(position % args.cache.page_size) * kHeadDim;
-  }
+    T* block = static_cast<T*>(is_value ? args.cache.v : args.cache.k) +
+               page * args.cache.page_stride + kv_head * args.cache.head_stride;
+    const int32_t slot = position % args.cache.page_size;
 #pragma unroll
-  for (int j = 0; j < kPerLane; ++j) out[lane + 32 * j] = Element<T>::From(x[j]);
+    for (int j = 0; j < kPerLane; ++j) {
+      block[BlockElement(args.cache.layout, args.cache.page_size, kHeadDim, slot, lane + 32 * j)] =
+          Element<T>::From(x[j]);
+    }
+  }
 }
 
 template <typename T>
@@ -185,6 +190,32 @@ __global__ void ReadAllKernel(const uint4* data, int64_t count, int32_t* sink) {
   }
   for (; i < count; i += stride) sum += data[i].x;
   if (sum == 0xdecade) *sink = 0;
+}
+
+/// Of the blocks of K and V of `items` / (kv_heads * page_size * head_dim / 8) pages, one thread
+/// moves the same 8 dims of K and of V from one layout to the other.
+__global__ void RepackKernel(CachePages from, CachePages to, int32_t kv_heads, int32_t head_dim,
+                             int64_t items) {
+  const int64_t item = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (item < items) {
+    const int32_t pieces = head_dim / 8;
+    const auto dim = static_cast<int32_t>(item % pieces) * 8;
+    const auto slot = static_cast<int32_t>(item / pieces % from.page_size);
+    const auto kv_head = static_cast<int32_t>(item / pieces / from.page_size % kv_heads);
+    const int64_t page = item / pieces / from.page_size / kv_heads;
+    const auto at = [&](const CachePages& pages) {
+      return page * pages.page_stride + kv_head * pages.head_stride +
+             BlockElement(pages.layout, pages.page_size, head_dim, slot, dim);
+    };
+    const auto move = [&](const void* source, void* target) {
+      *reinterpret_cast<uint4*>(static_cast<uint16_t*>(target) + at(to)) =
+          *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(source) + at(from));
+    };
+    move(from.k, to.k);
+    move(from.v, to.v);
+  }
+  // The decode kernel `split` may read pages before it waits for the kernels before it.
+  __threadfence();
 }
 
 __global__ void PoisonKernel(uint16_t* data, int64_t count) {
@@ -279,6 +310,13 @@ void LaunchReadAll(const void* data, size_t bytes, int32_t* sink, cudaStream_t s
   constexpr unsigned kBlocks = 132 * 8;
   ReadAllKernel<<<kBlocks, kThreads, 0, stream>>>(
       static_cast<const uint4*>(data), static_cast<int64_t>(bytes / sizeof(uint4)), sink);
+}
+
+void LaunchRepack(const AttentionShape& shape, int32_t pages, const CachePages& from,
+                  const CachePages& to, cudaStream_t stream) {
+  const int64_t items = int64_t{pages} * shape.kv_heads * from.page_size * (shape.head_dim / 8);
+  RepackKernel<<<Blocks(items), kThreads, 0, stream>>>(from, to, shape.kv_heads, shape.head_dim,
+                                                       items);
 }
 
 void LaunchPoison(void* data, int64_t count, cudaStream_t stream) {

@@ -56,6 +56,11 @@ void LaunchRandomFill(CudaType type, const RandomRows& random, int64_t count, vo
 /// all words sum to a number that memory of zeros does not have.
 void LaunchReadAll(const void* data, size_t bytes, int32_t* sink, cudaStream_t stream);
 
+/// Copies the first `pages` pages of K and V from one layout to another; the memory must not
+/// overlap.
+void LaunchRepack(const AttentionShape& shape, int32_t pages, const CachePages& from,
+                  const CachePages& to, cudaStream_t stream);
+
 /// Fills `count` elements with NaN bits.
 void LaunchPoison(void* data, int64_t count, cudaStream_t stream);
 

@@ -14,6 +14,14 @@ __device__ inline void WaitForEarlierKernels() {
 #endif
 }
 
+/// Lets the kernel after this one in the stream be set up, if it was started by LaunchOverlapped,
+/// once all blocks have called this or are done.
+__device__ inline void LetLaterKernelsStart() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 /// Starts a kernel whose blocks may be set up while the kernel before it in the stream still ends
 /// (programmatic dependent launch, compute capability 9.0; elsewhere an ordinary launch).
 template <typename... Parameters, typename... Arguments>

@@ -9,6 +9,17 @@ namespace decant {
 /// Element types that the CUDA kernels compute in; sums are fp32 everywhere.
 enum class CudaType { kF16, kBf16 };
 
+struct PromptItem;
+struct PromptMerge;
+
+/// The sizes of a plan for the ranged prompt kernel; see prompt_plan.h.
+struct PromptPlanCounts {
+  int32_t items = 0;
+  int32_t merges = 0;
+  int32_t slots = 0;    ///< Of partial sums.
+  int32_t mergers = 0;  ///< Items whose blocks take no others, all among the first of each block.
+};
+
 /// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in
 /// `rows`, and their tokens are the first tokens.
 struct StepArrays {
@@ -29,16 +40,29 @@ struct StepArrays {
   const int32_t* block_tables = nullptr;  ///< [rows, table_stride]
   /// [prompt_tiles, 2]: row, first query row of it.
   const int32_t* prompt_tiles_at = nullptr;
+
+  PromptPlanCounts prompt_plan;                ///< Of no items where none was asked for.
+  const PromptItem* prompt_items = nullptr;    ///< [prompt_plan.items]
+  const PromptMerge* prompt_merges = nullptr;  ///< [prompt_plan.merges]
 };
 
-/// One layer's K and V in device memory. Element (page, kv head, slot, dim) of K lies at
-/// page * page_stride + kv_head * head_stride + slot * head_dim + dim; V at the same place of `v`.
+/// How the K (or V) of one page and KV head lies in memory.
+enum class CacheLayout {
+  kPlain,  ///< [slots, head_dim], for the decode kernels `rows` and `flash`
+  kTiled,  ///< as tensor cores read it from shared memory, for `split`: cache_layout.h
+};
+
+/// One layer's K and V in device memory. The K of (page, kv head) is a block of
+/// page_size * head_dim elements from page * page_stride + kv_head * head_stride on, in which
+/// cache_layout.h says where an element is; V's block is at the same place of `v`. Tiled, V's block
+/// follows K's, then the next head's.
 struct CachePages {
   void* k = nullptr;
   void* v = nullptr;
   int64_t page_stride = 0;  ///< elements
   int64_t head_stride = 0;  ///< elements
   int32_t page_size = 0;    ///< slots
+  CacheLayout layout = CacheLayout::kPlain;
 };
 
 /// What the attention kernels need of the model.

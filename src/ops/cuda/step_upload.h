@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "ops/cuda/device.h"
+#include "ops/cuda/prompt_plan.h"
 #include "ops/cuda/step_arrays.h"
 #include "ops/step_batch.h"
 
@@ -12,32 +13,37 @@ namespace decant {
 
 /// Brings steps' batches to the device: everything that a step needs is packed into one pinned
 /// buffer and copied at once. Two buffers take turns, so that a step can be packed while the one
-/// before it runs.
+/// before it runs; on the device all steps' arrays lie at the same places, in the order of the
+/// stream, so that a graph of one step's kernels serves the next.
 class StepUpload {
  public:
   struct Limits {
     int32_t tokens = 0;
     int32_t rows = 0;
     int32_t pages_per_row = 0;
-    int32_t group = 1;  ///< query heads a KV head
+    int32_t group = 1;             ///< query heads a KV head
+    PromptPlanCounts prompt_plan;  ///< Most of a plan for the ranged prompt kernel.
   };
 
   static Expected<StepUpload> Create(const Limits& limits);
 
   /// Packs `batch` and queues its copy. Rows of query length 1 must come first. Waits only for the
-  /// copy of the step before the last. Poisons unused table entries.
-  Expected<StepArrays> Send(const StepBatch& batch, const CudaStream& stream);
+  /// copy of the step before the last. Poisons unused table entries. With a planner, also plans the
+  /// step for the ranged prompt kernel. `few_strides`: the stride of block tables is rounded up to
+  /// a power of two, so that few graphs serve all steps.
+  Expected<StepArrays> Send(const StepBatch& batch, PromptPlanner* planner,
+                            const CudaStream& stream, bool few_strides);
 
  private:
   struct Slot {
     PinnedBuffer host;
-    DeviceBuffer device;
     CudaEvent copied;
     bool used = false;
   };
 
   Limits limits_;
   int64_t capacity_ = 0;  ///< int32s of a slot
+  DeviceBuffer device_;
   std::array<Slot, 2> slots_;
   int turn_ = 0;
 };

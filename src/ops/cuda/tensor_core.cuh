@@ -47,6 +47,14 @@ __device__ inline void LoadMatricesTransposed(uint32_t (&out)[4], uint32_t share
                : "memory");
 }
 
+/// An 8 x 8 matrix of 2-byte elements transposed; lane i holds elements 2 (i % 4) and the next of
+/// row i / 4.
+__device__ inline uint32_t TransposeMatrix(uint32_t pair) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+  return transposed;
+}
+
 /// sums [16, 8] += a [16, 16] * b [16, 8], sums in fp32.
 template <typename T>
 __device__ inline void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,

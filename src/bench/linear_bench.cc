@@ -1,0 +1,162 @@
+#include "bench/linear_bench.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "base/interrupt.h"
+#include "base/narrow.h"
+#include "bench/attention_batch.h"
+#include "bench/quantile.h"
+
+namespace decant {
+namespace {
+
+constexpr int32_t kHeadDim = 64;
+constexpr int32_t kPageSize = 64;
+constexpr RandomRows kInputs{.seed = 5, .limit = 1};
+constexpr float kWeightLimit = 0.035F;
+
+/// A weight of random numbers.
+RowSource RandomWeight(const LinearProduct& product, uint64_t seed) {
+  const RandomRows random{.seed = seed, .limit = kWeightLimit};
+  const int64_t cols = product.cols;
+  return {.rows = product.rows,
+          .cols = cols,
+          .read =
+              [random, cols](int64_t first, int64_t count, float* out) {
+                for (int64_t i = 0; i < count * cols; ++i) {
+                  out[i] = random.Value(static_cast<uint64_t>(first * cols + i));
+                }
+              },
+          .random = random};
+}
+
+/// One product's weights in one backend.
+class ProductTimer {
+ public:
+  static Expected<ProductTimer> Make(const OpsFactory& make_ops, const LinearProduct& product,
+                                     LinearLayers linear, int32_t max_tokens) {
+    ProductTimer timer(product);
+    // Nothing of the decoder but its views is used: the residual is the product's output, the
+    // hidden values of its MLP the input.
+    DECANT_ASSIGN_OR_RETURN(
+        timer.ops_, make_ops({.shape = {.layers = 1,
+                                        .hidden = product.rows,
+                                        .heads = 1,
+                                        .kv_heads = 1,
+                                        .head_dim = kHeadDim,
+                                        .intermediate = product.cols,
+                                        .vocab = kHeadDim,
+                                        .max_positions = max_tokens + kPageSize,
+                                        .norm_epsilon = 1e-6F,
+                                        .rope_frequencies = std::vector<float>(kHeadDim / 2, 0)},
+                              .max_tokens = max_tokens,
+                              .max_rows = 1,
+                              .max_samples = 1,
+                              .linear = linear}));
+    for (int32_t i = 0; i < product.weights; ++i) {
+      timer.weights_.push_back(
+          timer.ops_->PackProjection(RandomWeight(product, static_cast<uint64_t>(i) + 1)));
+    }
+    DECANT_RETURN_IF_ERROR(timer.ops_->FinishLoading());
+    timer.pages_ = CeilDiv(max_tokens, kPageSize) + 1;
+    DECANT_RETURN_IF_ERROR(timer.ops_->AllocateCache(timer.pages_, kPageSize));
+    return timer;
+  }
+
+  Ops& ops() { return *ops_; }
+
+  /// Seconds of each repeat, divided by the number of weights.
+  Expected<std::vector<double>> Measure(int32_t tokens, int32_t repeats) {
+    const std::vector<CaseRow> rows = {{.query_len = tokens, .context_len = tokens}};
+    const AttentionBatch batch(rows, ShuffledTables(rows, kPageSize, pages_, 1));
+    ops_->BeginStep(batch.step());
+    std::vector<float> inputs(static_cast<size_t>(tokens) * product_.cols);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = kInputs.Value(i);
+    ops_->Upload(inputs, ops_->mlp_hidden());
+    ops_->Upload(std::vector<float>(static_cast<size_t>(tokens) * product_.rows), ops_->residual());
+    const auto all = [&] {
+      for (const auto& weight : weights_) {
+        ops_->ProjectAdd(*weight, ops_->mlp_hidden(), ops_->residual());
+      }
+    };
+    DECANT_ASSIGN_OR_RETURN(std::vector<double> seconds, ops_->MeasureSeconds(all, repeats));
+    for (double& run : seconds) run /= product_.weights;
+    return seconds;
+  }
+
+ private:
+  explicit ProductTimer(LinearProduct product) : product_(std::move(product)) {}
+
+  LinearProduct product_;
+  std::unique_ptr<Ops> ops_;
+  std::vector<std::unique_ptr<LinearWeight>> weights_;
+  int32_t pages_ = 0;
+};
+
+LinearResult Count(const LinearProduct& product, int32_t tokens, DType dtype) {
+  const auto rows = static_cast<double>(product.rows);
+  const auto cols = static_cast<double>(product.cols);
+  return {.product = product,
+          .dtype = dtype,
+          .tokens = tokens,
+          .bytes = (rows + tokens) * cols * static_cast<double>(DTypeSize(dtype)) +
+                   2 * tokens * rows * sizeof(float),
+          .operations = 2 * tokens * rows * cols};
+}
+
+}  // namespace
+
+std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers) {
+  const int32_t query_cols = shape.heads * shape.head_dim;
+  const int32_t qkv_rows = query_cols + 2 * shape.kv_heads * shape.head_dim;
+  return {
+      {.name = "qkv", .rows = qkv_rows, .cols = shape.hidden, .weights = layers},
+      {.name = "o", .rows = shape.hidden, .cols = query_cols, .weights = layers},
+      {.name = "gate_up", .rows = 2 * shape.intermediate, .cols = shape.hidden, .weights = layers},
+      {.name = "down", .rows = shape.hidden, .cols = shape.intermediate, .weights = layers},
+      {.name = "head", .rows = shape.vocab, .cols = shape.hidden, .most_tokens = 256},
+  };
+}
+
+Expected<LinearBenchReport> RunLinearBench(
+    const OpsFactory& make_ops, const LinearBenchOptions& options,
+    const std::function<Status(const LinearResult&)>& on_result) {
+  if (options.products.empty()) return InvalidArgument("--products names none");
+  if (options.tokens.empty()) return InvalidArgument("--tokens has no value");
+  LinearBenchReport report;
+  for (const LinearProduct& product : options.products) {
+    std::vector<int32_t> timed;
+    std::ranges::copy_if(options.tokens, std::back_inserter(timed),
+                         [&](int32_t tokens) { return tokens <= product.most_tokens; });
+    if (timed.empty()) continue;
+    const int32_t most = *std::ranges::max_element(timed);
+    for (const LinearLayers linear : options.linears) {
+      DECANT_ASSIGN_OR_RETURN(ProductTimer timer,
+                              ProductTimer::Make(make_ops, product, linear, most));
+      if (report.backend.empty()) {
+        report.backend = timer.ops().Describe();
+        report.rates = MeasureRates(timer.ops());
+      }
+      for (const int32_t tokens : timed) {
+        LinearResult result = Count(product, tokens, timer.ops().cache_type());
+        result.linear = linear;
+        result.floor = report.rates.FloorSeconds(result.bytes, result.operations);
+        DECANT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                                timer.Measure(tokens, options.repeats));
+        result.median = Median(seconds);
+        result.least = std::ranges::min(seconds);
+        result.most = std::ranges::max(seconds);
+        report.results.push_back(result);
+        DECANT_RETURN_IF_ERROR(on_result(report.results.back()));
+        if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
+      }
+    }
+  }
+  return report;
+}
+
+}  // namespace decant

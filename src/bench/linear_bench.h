@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/machine_probe.h"
+#include "ops/ops_factory.h"
+
+namespace decant {
+
+/// A linear layer of a model: output [tokens, rows] += input [tokens, cols] * weight^T, sums of the
+/// output in fp32.
+struct LinearProduct {
+  std::string name{};  ///< "qkv", "o", "gate_up", "down", "head"
+  int32_t rows = 0;
+  int32_t cols = 0;
+  int32_t weights = 1;  ///< How many of the kind run one after another, each with its own weight.
+  int32_t most_tokens = 1 << 20;  ///< More are not timed.
+};
+
+/// A layer's products, `layers` weights each, and the head, which is for rows that sample: up to
+/// 256 tokens.
+std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers);
+
+/// What one product takes.
+struct LinearResult {
+  LinearLayers linear = LinearLayers::kCublas;
+  LinearProduct product{};
+  DType dtype = DType::kF16;  ///< Of weights and inputs.
+  int32_t tokens = 0;
+  double median = 0;  ///< seconds, of the repeats' means over the weights
+  double least = 0;
+  double most = 0;
+  double bytes = 0;       ///< The weight, the input, and the output twice, each once.
+  double operations = 0;  ///< A multiply-add counts two.
+  double floor = 0;       ///< seconds
+
+  double times_floor() const { return median / floor; }
+};
+
+struct LinearBenchOptions {
+  std::vector<LinearProduct> products{};
+  std::vector<LinearLayers> linears{};
+  std::vector<int32_t> tokens{};
+  int32_t repeats = 10;
+};
+
+struct LinearBenchReport {
+  std::string backend{};
+  MachineRates rates{};
+  std::vector<LinearResult> results{};
+};
+
+/// Times every product with every kind of linear layers and number of tokens, weights of random
+/// numbers. `on_result` is told of each as it is known; what it returns ends the bench unless ok.
+/// Errors: invalid argument, naming the flag; the factory's; Ops::MeasureSeconds'; cancelled, after
+/// an interrupt.
+Expected<LinearBenchReport> RunLinearBench(
+    const OpsFactory& make_ops, const LinearBenchOptions& options,
+    const std::function<Status(const LinearResult&)>& on_result);
+
+}  // namespace decant
