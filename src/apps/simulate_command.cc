@@ -11,8 +11,8 @@ std::vector<Command> AddSimulateCommands(CLI::App& parent, std::span<const char*
   group.footer(
       "A device is a small file of step times (data/devices/*.json).\n"
       "docs/simulation.md has the model, how the files came about and how far they are off.");
-  return {AddSimulateFitCommand(group), 
-          AddSimulateCheckCommand(group, command)};
+  return {AddSimulateFitCommand(group), AddSimulateFitSeedCommand(group),
+          AddSimulateCheckCommand(group, command), AddSimulateSeedTablesCommand(group, command)};
 }
 
 }  // namespace decant
