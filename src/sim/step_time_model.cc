@@ -18,7 +18,7 @@ constexpr std::array kKernelNames = {std::pair(SimulatedKernel::kRows, std::stri
                                      std::pair(SimulatedKernel::kSplit, std::string_view("split"))};
 constexpr int32_t kKeyBlock = 128;  // keys of a piece, at a head_dim of 128
 constexpr int32_t kMostSplits = 128;
-constexpr int32_t kNarrowPage = 64;
+constexpr int32_t kWidePage = 256;
 
 double Occupancy(int32_t blocks, int32_t slots) {
   const double waves = static_cast<double>(blocks) / slots;
@@ -54,6 +54,7 @@ StepWork WorkOf(const StepPlan& plan, int32_t page_size) {
     } else {
       ++work.prompt_rows;
       work.longest_prompt_context = std::max(work.longest_prompt_context, row.context_len);
+      work.prompt_positions += row.context_len;
       // Query i of the chunk reads all positions up to its own.
       work.prompt_pairs += row.query_len * (row.context_len - (row.query_len - 1) / 2.0);
     }
@@ -120,7 +121,7 @@ Expected<StepTimeModel> StepTimeModel::Create(const StepTimeParameters& paramete
        {parameters.host_seconds, parameters.host_row_seconds, parameters.step_seconds,
         parameters.row_seconds, parameters.loaded_seconds, parameters.prompt_seconds,
         parameters.prompt_longest_seconds, parameters.prompt_pair_seconds,
-        parameters.wide_page_seconds, found->step_seconds, found->row_seconds,
+        parameters.narrow_page_seconds, found->step_seconds, found->row_seconds,
         found->longest_seconds, found->slice_seconds, found->wave_seconds,
         found->position_seconds}) {
     if (!IsTime(seconds)) {
@@ -158,8 +159,8 @@ StepTime StepTimeModel::Of(const StepWork& work) const {
                 .linear = Linear(work.tokens()),
                 .decode_attention = DecodeAttention(work),
                 .rest = parameters_.step_seconds + parameters_.row_seconds * work.rows};
-  if (work.decode_tokens > 0 && page_size_ > kNarrowPage) {
-    time.rest += parameters_.wide_page_seconds;
+  if (work.decode_tokens > 0 && page_size_ < kWidePage) {
+    time.rest += parameters_.narrow_page_seconds;
   }
   if (work.prompt_tokens > 0) {
     time.rest += parameters_.loaded_seconds;

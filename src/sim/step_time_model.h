@@ -18,6 +18,7 @@ struct StepWork {
   int32_t prompt_tokens = 0;  ///< Of all chunks.
   int32_t decode_tokens = 0;
   int32_t longest_prompt_context = 0;  ///< Positions that the furthest chunk reads.
+  int64_t prompt_positions = 0;        ///< That chunks have in the cache once the step has run.
   double prompt_pairs = 0;             ///< Pairs of a query and a key, over all chunks.
   int32_t longest_decode_context = 0;  ///< Positions of the longest row that decodes.
   int64_t decode_positions = 0;        ///< Of all rows that decode.
@@ -73,7 +74,8 @@ struct StepTimeParameters {
   double prompt_seconds = 0;          ///< Attention of a step with prompt chunks.
   double prompt_longest_seconds = 0;  ///< For each position that the furthest chunk reads.
   double prompt_pair_seconds = 0;     ///< For each pair of a query and a key.
-  double wide_page_seconds = 0;       ///< Of a step with decode tokens on pages over 64 slots.
+  double narrow_page_seconds = 0;     ///< Of a step with decode tokens on pages over 64 slots.
+  int64_t pool_slots = 0;             ///< Of the KV cache, where nothing caps it.
   int32_t multiprocessors = 0;        ///< Of the device, for `flash`'s choice of splits.
   int32_t kv_heads = 0;               ///< Of the model, likewise.
   std::vector<DecodeAttentionTime> decode{};  ///< One for each kernel that is known.
