@@ -319,6 +319,10 @@ class Planner {
 
 Status SimulatePlan(const PlanFlags& flags, std::span<const char* const> command) {
   DECANT_ASSIGN_OR_RETURN(const Plan plan, ReadFlags(flags));
+  // Before any file is opened.
+  const auto smallest =
+      std::ranges::min_element(plan.jobs, {}, [](const Job& job) { return job.setup.pool_slots; });
+  DECANT_RETURN_IF_ERROR(MakeTraffic(flags, plan, *smallest).status());
   const RunHeader header = MakeRunHeader(command, plan.workload.options.seed);
   DECANT_ASSIGN_OR_RETURN(PlanResults results, PlanResults::Open(flags.out, header));
   return Planner(flags, plan, std::move(results)).Run();
