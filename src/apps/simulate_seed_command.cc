@@ -130,13 +130,13 @@ int Meeting(const Draws& draws, int32_t count, bool walls, bool served) {
 
 Status SeedTables(const SeedTablesFlags& flags, std::span<const char* const> command) {
   DECANT_ASSIGN_OR_RETURN(const StepTimeParameters device, ReadDevice(flags.device));
+  Draws draws(device, flags.draws);
+  const int32_t cores = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  DECANT_RETURN_IF_ERROR(draws.Run(flags.threads > 0 ? flags.threads : cores));
   DECANT_ASSIGN_OR_RETURN(RowFiles files,
                           RowFiles::Open(flags.out, "seed_tables",
                                          {"device", "figure", "published", "draw", "predicted"},
                                          MakeRunHeader(command, 0)));
-  Draws draws(device, flags.draws);
-  const int32_t cores = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-  DECANT_RETURN_IF_ERROR(draws.Run(flags.threads > 0 ? flags.threads : cores));
   TextTable table({"figure", "seed", "predicted", "error", "least", "10%", "90%", "most",
                    "draws below seed's"});
   for (size_t i = 0; i < SeedFigures().size(); ++i) {
