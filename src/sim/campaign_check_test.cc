@@ -33,7 +33,8 @@ TEST(CampaignCheck, StepsAlonePredictAnotherDraw) {
   const StepTimeParameters device =
       FitStepTimes({.steps = steps, .pool_slots = 1 << 20}).value().parameters;
   int32_t other_draws = 0;
-  for (const CampaignPoint& point : ReadCampaign(kSource / "results/h200").value()) {
+  const std::vector<CampaignPoint> points = ReadCampaign(kSource / "results/h200").value();
+  for (const CampaignPoint& point : points) {
     if (point.source != "seeds/arrivals.csv" || point.kernel != SimulatedKernel::kRows) continue;
     ++other_draws;
     const CampaignPrediction prediction = Predict(point, device, "").value();
