@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "apps/simulate_command.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "bench/quantile.h"
 #include "bench/text_table.h"
 #include "sim/campaign_check.h"
 #include "sim/device_file.h"
@@ -53,25 +55,46 @@ class Check {
                    point.closed() ? "" : fmt::format("{:.3f}", prediction.queue),
                    milliseconds(point.measured_decode_step), milliseconds(prediction.decode_step),
                    milliseconds(point.measured_loaded_step), milliseconds(prediction.loaded_step)});
-    worst_ = std::max(worst_, std::abs(error));
-    within_ += std::abs(error) <= kAllowed;
-    ++points_;
+    Group& group = groups_[fmt::format("{} {}", point.source, EngineName(point))];
+    group.errors.push_back(std::abs(error));
+    group.sum += error;
   }
 
   void Print() const {
+    TextTable summary({"runs", "number", "mean error", "|error| median", "largest"});
+    double worst = 0;
+    size_t within = 0;
+    size_t points = 0;
+    for (const auto& [name, group] : groups_) {
+      const auto number = static_cast<double>(group.errors.size());
+      const double largest = Quantile(group.errors, 1);
+      summary.AddRow({name, fmt::format("{}", group.errors.size()),
+                      fmt::format("{:+.1f}%", group.sum / number * 100),
+                      fmt::format("{:.1f}%", Median(group.errors) * 100),
+                      fmt::format("{:.1f}%", largest * 100)});
+      worst = std::max(worst, largest);
+      points += group.errors.size();
+      within += static_cast<size_t>(
+          std::ranges::count_if(group.errors, [](double error) { return error <= kAllowed; }));
+    }
     std::printf(
         "%s\nclosed batches: seconds to the last request; open runs: requests served a "
-        "second\n%d of %d within %.0f%%; the largest error is %.1f%%\n",
-        table_.ToString().c_str(), within_, points_, kAllowed * 100, worst_ * 100);
+        "second\n\n%s\n%zu of %zu within %.0f%%; the largest error is %.1f%%\n",
+        table_.ToString().c_str(), summary.ToString().c_str(), within, points, kAllowed * 100,
+        worst * 100);
   }
 
  private:
+  /// Errors of predictions, as shares.
+  struct Group {
+    std::vector<double> errors{};  ///< Without their signs.
+    double sum = 0;                ///< With them.
+  };
+
   static constexpr double kAllowed = 0.05;
   TextTable table_{{"run", "engine", "workload", "requests", "rate", "measured", "model", "error",
                     "queue s", "model", "decode ms", "model", "loaded ms", "model"}};
-  double worst_ = 0;
-  int within_ = 0;
-  int points_ = 0;
+  std::map<std::string, Group> groups_;  ///< By file and engine.
 };
 
 Status RunCheck(const CheckFlags& flags, std::span<const char* const> command) {

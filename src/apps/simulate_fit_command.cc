@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -86,8 +88,10 @@ Status Fit(const FitFlags& flags) {
                 run.name.c_str(), run.timing_seconds * kMilli);
   }
   if (flags.out.empty()) return Status();
-  return WriteDevice(fit.parameters, "rows of decant bench steps, and of closed batches",
-                     flags.out);
+  std::vector<std::string> sources = flags.steps;
+  std::ranges::copy(flags.attention_only, std::back_inserter(sources));
+  std::ranges::copy(flags.closed, std::back_inserter(sources));
+  return WriteDevice(fit.parameters, fmt::format("{}", fmt::join(sources, ", ")), flags.out);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "sim/device_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -134,6 +137,9 @@ Expected<std::vector<DecodeAttentionTime>> ReadDecode(const Json& kernels) {
   return times;
 }
 
+/// In milliseconds, to seven figures: more than any fit knows.
+double Milliseconds(double seconds) { return std::stod(fmt::format("{:.7g}", seconds * kMilli)); }
+
 }  // namespace
 
 Expected<StepTimeParameters> ParseDevice(std::string_view text) {
@@ -179,14 +185,14 @@ std::string DeviceText(const StepTimeParameters& device, std::string_view fitted
                {"multiprocessors", device.multiprocessors},
                {"kv_heads", device.kv_heads},
                {"pool_slots", device.pool_slots}};
-  for (const auto& [key, seconds] : StepTimes(copy)) root[key] = *seconds * kMilli;
+  for (const auto& [key, seconds] : StepTimes(copy)) root[key] = Milliseconds(*seconds);
   root["linear"] = Json::array();
   for (const LinearPoint& point : device.linear) {
-    root["linear"].push_back({{"tokens", point.tokens}, {"ms", point.seconds * kMilli}});
+    root["linear"].push_back({{"tokens", point.tokens}, {"ms", Milliseconds(point.seconds)}});
   }
   for (DecodeAttentionTime& decode : copy.decode) {
     Json& entry = root["decode_attention"][std::string(SimulatedKernelName(decode.kernel))];
-    for (const auto& [key, seconds] : DecodeTimes(decode)) entry[key] = *seconds * kMilli;
+    for (const auto& [key, seconds] : DecodeTimes(decode)) entry[key] = Milliseconds(*seconds);
   }
   return root.dump(2);
 }

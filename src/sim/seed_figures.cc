@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/narrow.h"
 #include "bench/arrivals.h"
 #include "sim/named_workload.h"
@@ -78,6 +81,28 @@ std::vector<SeedFigure> MakeFigures() {
 std::span<const SeedFigure> SeedFigures() {
   static const std::vector<SeedFigure> figures = MakeFigures();
   return figures;
+}
+
+std::span<const SeedRatio> SeedRatios() {
+  static const auto at = [](std::string_view name) {
+    const auto found = std::ranges::find(SeedFigures(), name, &SeedFigure::name);
+    DECANT_CHECK(found != SeedFigures().end(), "no figure {}", name);
+    return static_cast<size_t>(found - SeedFigures().begin());
+  };
+  static const std::vector<SeedRatio> ratios = {
+      {.name = "the kernel alone at rate 7: flash-256 by rows-256",
+       .over = at("flash-256, rate 7: served/s"),
+       .under = at("rows-256, rate 7: served/s")},
+      {.name = "capacity: flash-256 at rate 8 by rows-64, older, at rate 7",
+       .over = at("flash-256, rate 8: served/s"),
+       .under = at("rows-64, older, rate 7: served/s")},
+      {.name = "closed mixed-32: rows-64 by flash-256",
+       .over = at("rows-64, closed mixed-32: s"),
+       .under = at("flash-256, closed mixed-32: s")},
+      {.name = "0.5 GiB at rate 3: flash-256 by rows-64, older",
+       .over = at("flash-256, 0.5 GiB, rate 3: served/s"),
+       .under = at("rows-64, older, 0.5 GiB, rate 3: served/s")}};
+  return ratios;
 }
 
 Expected<double> SimulateSeedFigure(const SeedFigure& figure, const StepTimeParameters& device,

@@ -32,6 +32,19 @@ struct SeedFigure {
 /// Those that the published text gives, in its order.
 std::span<const SeedFigure> SeedFigures();
 
+/// Two figures of SeedFigures() of one draw by another: of the draw, less depends on it.
+struct SeedRatio {
+  std::string name{};
+  size_t over = 0;   ///< Index into SeedFigures().
+  size_t under = 0;  ///< Likewise.
+
+  double published() const {
+    return SeedFigures()[over].published / SeedFigures()[under].published;
+  }
+};
+
+std::span<const SeedRatio> SeedRatios();
+
 /// The figure on `device` with draw number `draw` of requests and arrivals (the published draw is
 /// another one). Errors: those of the device's model and of Simulate.
 Expected<double> SimulateSeedFigure(const SeedFigure& figure, const StepTimeParameters& device,

@@ -43,7 +43,8 @@ std::vector<LinearPoint> FitLinear(std::span<const MeasuredSteps> runs) {
   }
   std::vector<int32_t> knots;
   for (const int32_t knot : kTokenKnots) {
-    if (knot < most) knots.push_back(knot);
+    // The last two give the slope beyond: they must not lie close together.
+    if (int64_t{knot} * 8 < int64_t{most} * 7) knots.push_back(knot);
   }
   knots.push_back(most);
   LeastSquares squares(knots.size());

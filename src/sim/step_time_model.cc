@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "base/narrow.h"
@@ -19,11 +18,6 @@ constexpr std::array kKernelNames = {std::pair(SimulatedKernel::kRows, std::stri
 constexpr int32_t kKeyBlock = 128;  // keys of a piece, at a head_dim of 128
 constexpr int32_t kMostSplits = 128;
 constexpr int32_t kWidePage = 256;
-
-double Occupancy(int32_t blocks, int32_t slots) {
-  const double waves = static_cast<double>(blocks) / slots;
-  return waves / std::ceil(waves);
-}
 
 /// The comparison is written so that NaN fails it.
 bool IsTime(double seconds) { return seconds >= 0 && seconds < 1e6; }
@@ -66,15 +60,20 @@ StepWork WorkOf(const StepPlan& plan, int32_t page_size) {
 int32_t SimulatedSplits(int32_t blocks, int32_t slots, int32_t key_blocks) {
   if (blocks >= 0.8 * slots) return 1;
   const int32_t most = std::min({kMostSplits, slots, key_blocks});
-  const auto cuts_smaller = [key_blocks](int32_t splits) {
-    return splits == 1 || CeilDiv(key_blocks, splits) != CeilDiv(key_blocks, splits - 1);
-  };
+  // How busy the slots are with each number of splits; 0 where it leaves the largest slice as one
+  // split fewer does.
+  std::array<double, kMostSplits + 1> busy{};
   double best = 0;
+  int32_t largest = 0;
   for (int32_t splits = 1; splits <= most; ++splits) {
-    if (cuts_smaller(splits)) best = std::max(best, Occupancy(blocks * splits, slots));
+    const int32_t slice = CeilDiv(key_blocks, splits);
+    if (std::exchange(largest, slice) == slice) continue;
+    const int32_t waves = CeilDiv(blocks * splits, slots);
+    busy[splits] = static_cast<double>(blocks * splits) / (waves * slots);
+    best = std::max(best, busy[splits]);
   }
   for (int32_t splits = 1; splits <= most; ++splits) {
-    if (cuts_smaller(splits) && Occupancy(blocks * splits, slots) >= 0.85 * best) return splits;
+    if (busy[splits] > 0 && busy[splits] >= 0.85 * best) return splits;
   }
   return 1;
 }

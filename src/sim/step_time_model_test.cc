@@ -60,9 +60,17 @@ TEST(StepTimeModel, EachKernelHasItsTerms) {
 }
 
 TEST(StepTimeModel, CutsAsTheFlashLibraryDoes) {
-  // The figures of its own heuristic: src/ops/cuda/flash_attention_plan_test.cc.
-  EXPECT_EQ(SimulatedSplits(64, 264, 64), 4);
-  EXPECT_EQ(SimulatedSplits(264, 264, 64), 1);
+  // What the library's own num_splits_heuristic(blocks, slots, key_blocks, 128) returned.
+  struct Choice {
+    int32_t blocks, slots, key_blocks, splits;
+  };
+  for (const Choice& choice :
+       {Choice{1, 264, 64, 64}, Choice{2, 264, 32, 32}, Choice{16, 264, 63, 16},
+        Choice{64, 264, 64, 4}, Choice{211, 264, 63, 5}, Choice{212, 264, 63, 1},
+        Choice{1, 216, 1000, 112}, Choice{12, 216, 40, 14}}) {
+    EXPECT_EQ(SimulatedSplits(choice.blocks, choice.slots, choice.key_blocks), choice.splits)
+        << choice.blocks << " blocks, " << choice.slots << " slots, " << choice.key_blocks;
+  }
   const FlashSlices one_row = SlicesOf(
       {.decode_tokens = 1, .longest_decode_context = 100, .decode_table_slots = 256}, 132, 2);
   EXPECT_EQ(one_row.positions, 100);
