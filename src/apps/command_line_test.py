@@ -22,6 +22,7 @@ MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
+            *(["simulate", part] for part in ("check", "fit", "fit-seed", "seed-tables")),
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -124,6 +125,21 @@ class WithoutAModel(unittest.TestCase):
         for flag in ("--requests", "--runs", "--scale"):
             self.assertIn(flag.strip("-"),
                           self.refused(2, "bench", "steps", "--model", "m", flag, "0"))
+
+    def test_simulates_without_a_model(self):
+        self.assertIn("no-such-file.json", self.refused(
+            1, "simulate", "check", "--device-file", "no-such-file.json", "--results", "results"))
+        self.assertIn("--draws", self.refused(2, "simulate", "seed-tables", "--draws", "0"))
+        with tempfile.TemporaryDirectory() as folder:
+            device = f"{folder}/device.json"
+            self.assertIn("24.000", run("simulate", "fit-seed", "--out", device).stdout)
+            done = run("simulate", "seed-tables", "--device-file", device, "--draws", "2",
+                       "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("the median of 2 draws", done.stdout)
+            with open(f"{folder}/seed_tables.csv", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual({row["draw"] for row in rows}, {"0", "1"})
 
     def test_names_the_flag_of_a_kernel_benchmark(self):
         cases = [

@@ -83,13 +83,18 @@ const StepPlan& Scheduler::Next() {
   plan.rows.clear();
   plan.prompt_tokens = 0;
   plan.decode_tokens = 0;
+  // Planned oldest first, each at its own place; places without work go.
+  int32_t places = 0;
+  for (const int32_t index : running_) places = std::max(places, index + 1);
+  plan.rows.resize(places);
   for (const int32_t index : running_) PlanRow(index, plan);
-  std::ranges::sort(plan.rows, {}, &PlannedRow::row);
+  std::erase_if(plan.rows, [](const PlannedRow& row) { return row.query_len == 0; });
   if (!plan.empty()) ++planned_;
   return plan;
 }
 
 void Scheduler::Admit() {
+  if (waiting_.empty()) return;
   auto free_rows = std::ranges::count_if(rows_, [](const auto& row) { return !row; });
   while (!waiting_.empty()) {
     const std::shared_ptr<Group> group = waiting_.front();
@@ -115,7 +120,7 @@ void Scheduler::Admit() {
   }
 }
 
-/// Adds the row's share of the step to the plan, if it has one.
+/// Puts the row's share of the step, if it has one, at its place in the plan.
 void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
   Row& row = *rows_[index];
   Group& group = *row.group;
@@ -153,7 +158,7 @@ void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
   planned.samples = row.context_len >= prompt_len;
   if (planned.samples) ++row.samples_planned;
   row.free_at = plan.step + 1;
-  plan.rows.push_back(planned);
+  plan.rows[index] = std::move(planned);
 }
 
 std::span<const TokenEvent> Scheduler::Commit(const StepResult& result) {

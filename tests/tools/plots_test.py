@@ -74,9 +74,23 @@ def steps_rows() -> list[dict]:
     return rows
 
 
+def plan_rows() -> list[dict]:
+    """Two kernels by rows and chunk; the smallest rows hold nothing."""
+    return [{**RUN, "workload": "mixed seed 0", "trace": "", "policy": "least-loaded",
+             "decode_kernel": kernel, "page_size": page, "pool_slots": 65536, "max_batch": rows,
+             "chunk_tokens": chunk, "question": "highest rate", "machines": 2,
+             "rate": 0.5 * rows * factor if rows > 8 else 0,
+             "rate_per_machine": 0.25 * rows * factor if rows > 8 else 0,
+             "target_first_token_p99_s": 1, "target_gap_p99_ms": "",
+             "beyond_misses": "first token" if rows > 8 else ""}
+            for kernel, page, factor in (("split", 64, 1), ("flash", 256, 0.8))
+            for rows in (8, 16, 32) for chunk in (128, 512)]
+
+
 def write_tables(folder: pathlib.Path) -> None:
     for name, rows in (("arrivals", arrivals_rows()), ("closed/runs", runs_rows()),
-                       ("kernel", kernel_rows()), ("steps", steps_rows())):
+                       ("kernel", kernel_rows()), ("plan", plan_rows()),
+                       ("steps", steps_rows())):
         path = folder / f"{name}.csv"
         path.parent.mkdir(exist_ok=True)
         with open(path, "w", encoding="utf-8", newline="") as file:
@@ -121,7 +135,7 @@ class Plots(unittest.TestCase):
         return done.stderr
 
     def test_every_plot_is_a_picture(self):
-        for name in ("plot_arrivals", "plot_flash", "plot_steps"):
+        for name in ("plot_arrivals", "plot_flash", "plot_plan", "plot_steps"):
             with self.subTest(name=name):
                 done = self.plot(name)
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -137,6 +151,7 @@ class Plots(unittest.TestCase):
         for name, table, column in (("plot_arrivals", "arrivals.csv", "queue_p50_s"),
                                     ("plot_flash", "closed/runs.csv", "wall_s"),
                                     ("plot_flash", "kernel.csv", "floor_us"),
+                                    ("plot_plan", "plan.csv", "beyond_misses"),
                                     ("plot_steps", "steps.csv", "gate_up_ms")):
             with self.subTest(table=table):
                 write_tables(self.folder)
@@ -155,6 +170,11 @@ class Plots(unittest.TestCase):
         self.assertIn("queue_p50_s is 'soon'", self.refused("plot_arrivals"))
         path.write_text(path.read_text().splitlines()[0] + "\n")
         self.assertIn("no row", self.refused("plot_arrivals"))
+
+    def test_plans_for_different_targets_do_not_share_a_picture(self):
+        path = self.folder / "plan.csv"
+        path.write_text(path.read_text().replace(",1,,first token", ",2,,first token", 1))
+        self.assertIn("2 different targets", self.refused("plot_plan"))
 
     def test_a_batch_that_is_not_there_is_refused(self):
         self.assertIn("1, 32", self.refused("plot_flash", "--batch", "7"))
