@@ -39,4 +39,7 @@ Command AddScoreCommand(CLI::App& parent, std::span<const char* const> command);
 /// "gate" and its subcommands, one for each gate.
 std::vector<Command> AddGateCommands(CLI::App& parent, std::span<const char* const> command);
 
+/// "simulate" and its subcommands.
+std::vector<Command> AddSimulateCommands(CLI::App& parent, std::span<const char* const> command);
+
 }  // namespace decant

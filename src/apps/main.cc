@@ -56,6 +56,9 @@ int Run(int argc, char** argv) {
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }
+  for (Command& command : AddSimulateCommands(app, {argv, static_cast<size_t>(argc)})) {
+    commands.push_back(std::move(command));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
