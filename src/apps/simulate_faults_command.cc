@@ -35,10 +35,14 @@ struct FaultsFlags {
 };
 
 struct MutationsFlags {
-  int64_t histories = 10'000;
+  int64_t histories = 1000;
   uint64_t seed = 1;
   std::string show{};
 };
+
+int32_t AllProcessors() {
+  return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+}
 
 std::string Lines(const FaultHistory& history) {
   std::string text;
@@ -83,6 +87,7 @@ JsonObject ToJson(const HuntResult& result, const FaultsFlags& flags, double sec
       .Add("samples_finished", counts.finished)
       .Add("samples_cancelled", counts.cancelled)
       .Add("samples_failed", counts.failed)
+      .Add("slow_readers_cut_off", counts.cut_off)
       .Add("threads", flags.threads)
       .Add("seconds", seconds)
       .Add("histories_with_faults", result.failed)
@@ -102,9 +107,7 @@ Status SimulateFaults(FaultsFlags flags, std::span<const char* const> command) {
     if (!mutation.ok()) return mutation.status().WithContext("--mutation");
     subjects = MutatedSubjects(*mutation);
   }
-  if (flags.threads == 0) {
-    flags.threads = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-  }
+  if (flags.threads == 0) flags.threads = AllProcessors();
   const RunHeader header = MakeRunHeader(command, flags.seed);
   std::optional<JsonlWriter> writer;
   if (!flags.out.empty()) {
@@ -144,26 +147,35 @@ Status SimulateMutations(const MutationsFlags& flags) {
     if (!mutation.ok()) return mutation.status().WithContext("--show");
     only = *mutation;
   }
-  TextTable table({"mutation", "histories", "promise", "events", "what it is"});
+  const auto mutations = static_cast<int64_t>(only ? 1 : Mutations().size());
+  Progress progress("simulating", mutations * flags.histories, "histories");
+  TextTable table({"mutation", "first", "share", "promise", "events", "what it is"});
   std::string missed;
   std::string shown;
   for (const MutationEntry& entry : Mutations()) {
     if (only && entry.mutation != *only) continue;
-    const std::optional<CaughtMutation> caught =
-        CatchMutation(entry.mutation, flags.seed, flags.histories);
+    const SubjectFactory subjects = MutatedSubjects(entry.mutation);
+    const HuntResult result = HuntFaults({.first_seed = flags.seed,
+                                          .histories = flags.histories,
+                                          .threads = AllProcessors(),
+                                          .most_shrunk = 1},
+                                         subjects, [&](int64_t more) { progress.Advance(more); });
     if (InterruptRequested()) return Error(StatusCode::kCancelled, "interrupted");
-    if (caught) {
-      table.AddRow({std::string(entry.name), fmt::format("{}", caught->histories),
-                    std::string(PromiseName(caught->breach.promise)),
-                    fmt::format("{}", caught->shrunk.events.size()), std::string(entry.what)});
-      shown = fmt::format("\nThe shortest history found that shows it ({}):\n{}",
-                          WhatBreaks(caught->shrunk, MutatedSubjects(entry.mutation)),
-                          Lines(caught->shrunk));
-    } else {
-      table.AddRow({std::string(entry.name), "-", "-", "-", std::string(entry.what)});
+    if (result.faults.empty()) {
+      table.AddRow({std::string(entry.name), "-", "0%", "-", "-", std::string(entry.what)});
       missed += fmt::format("{}{}", missed.empty() ? "" : ", ", entry.name);
+      continue;
     }
+    const FoundFault& fault = result.faults.front();
+    const double share = static_cast<double>(result.failed) / static_cast<double>(result.histories);
+    table.AddRow({std::string(entry.name), fmt::format("{}", fault.seed - flags.seed + 1),
+                  fmt::format("{:.1f}%", 100 * share),
+                  std::string(PromiseName(fault.breach.promise)),
+                  fmt::format("{}", fault.shrunk.events.size()), std::string(entry.what)});
+    shown = fmt::format("\nThe shortest history found that shows it ({}):\n{}",
+                        WhatBreaks(fault.shrunk, subjects), Lines(fault.shrunk));
   }
+  progress.Finish();
   fmt::print("{}{}", table.ToString(), only ? shown : "");
   if (missed.empty()) return Status();
   return Error(StatusCode::kInternal, "{} histories did not show {}", flags.histories, missed);
@@ -214,7 +226,7 @@ Command AddSimulateMutationsCommand(CLI::App& parent) {
   CLI::App& app = *parent.add_subcommand(
       "mutations", "Show that known faults, put in on purpose, are found by simulate faults");
   const auto flags = std::make_shared<MutationsFlags>();
-  app.add_option("--histories", flags->histories, "Most for each mutation")
+  app.add_option("--histories", flags->histories, "How many for each mutation")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, kMostHistories))
       ->type_name("N");
@@ -226,11 +238,11 @@ Command AddSimulateMutationsCommand(CLI::App& parent) {
   app.footer(
       "The sources of the scheduler and the pool are compiled once more with the faults in them, "
       "one\n"
-      "at a time awake. histories: how many it took; promise: the first that was seen broken; "
-      "events:\n"
-      "how many are left in the shortest history found that shows it. The exit status is 1 if one "
-      "is\n"
-      "not found.\n"
+      "at a time awake. first: the first history that shows it; share: how many of all do; "
+      "promise:\n"
+      "the first that the first history breaks; events: what is left of that history once cut "
+      "down.\n"
+      "The exit status is 1 if a mutation is not found.\n"
       "Examples:\n"
       "  decant simulate mutations\n"
       "  decant simulate mutations --show free-pages-early");

@@ -383,7 +383,12 @@ Verdict PromiseChecker::Ran(const StepResult& result) {
 }
 
 Verdict PromiseChecker::Committed(std::span<const TokenEvent> events) const {
-  for (size_t i = 0; i < std::min(events.size(), due_.size()); ++i) {
+  DECANT_PROMISED(events.size() <= due_.size(), Promise::kEndsOnce,
+                  "{} tokens arrive, {} of them after their sample's end", events.size(),
+                  events.size() - due_.size());
+  DECANT_PROMISED(events.size() == due_.size(), Promise::kTokens, "{} tokens arrive of {}",
+                  events.size(), due_.size());
+  for (size_t i = 0; i < due_.size(); ++i) {
     const TokenEvent& event = events[i];
     const TokenEvent& due = due_[i];
     DECANT_PROMISED(event.request == due.request && event.sample == due.sample, Promise::kTokens,
@@ -396,11 +401,6 @@ Verdict PromiseChecker::Committed(std::span<const TokenEvent> events) const {
                     event.finish ? FinishReasonName(*event.finish) : "nothing",
                     due.finish ? FinishReasonName(*due.finish) : "nothing");
   }
-  DECANT_PROMISED(events.size() <= due_.size(), Promise::kEndsOnce,
-                  "{} tokens arrive, {} of them after their sample's end", events.size(),
-                  events.size() - due_.size());
-  DECANT_PROMISED(events.size() == due_.size(), Promise::kTokens, "{} tokens arrive of {}",
-                  events.size(), due_.size());
   return std::nullopt;
 }
 
@@ -433,6 +433,38 @@ Verdict PromiseChecker::CheckState(const SchedulerView& view) const {
                   "{} steps are in flight: {} must be", view.in_flight, flights_.size());
   DECANT_PROMISED(view.free_pages == free_pages_, Promise::kReservation,
                   "{} pages are free: {} must be", view.free_pages, free_pages_);
+  return std::nullopt;
+}
+
+Verdict PromiseChecker::CheckProgress(std::span<const RowProgress> progress) const {
+  DECANT_PROMISED(progress.size() == running_.size(), Promise::kEndsOnce,
+                  "the progress of {} samples is told: {} run", progress.size(), running_.size());
+  int32_t last_row = -1;
+  for (const RowProgress& told : progress) {
+    DECANT_PROMISED(told.row > last_row, Promise::kBatch,
+                    "the progress of row {} follows that of {}", told.row, last_row);
+    last_row = told.row;
+    DECANT_RETURN_IF_BROKEN(CheckProgress(told));
+  }
+  return std::nullopt;
+}
+
+Verdict PromiseChecker::CheckProgress(const RowProgress& told) const {
+  const SampleBook* const sample = Find(told.request, told.sample);
+  DECANT_PROMISED(sample != nullptr && sample->phase == Phase::kRunning, Promise::kEndsOnce,
+                  "the progress of {} is told, which does not run",
+                  Name(told.request, told.sample));
+  const RequestBook& book = *sample->request;
+  // Where a sample starts behind shared positions, the first plan says.
+  const bool row_is_right = !sample->row || *sample->row == told.row;
+  const bool prompt_is_right =
+      !sample->row || told.prompt_done == std::min(sample->planned_len, PromptLen(book));
+  DECANT_PROMISED(row_is_right && prompt_is_right && told.prompt_tokens == PromptLen(book) &&
+                      std::cmp_equal(told.generated_tokens, sample->received) &&
+                      told.budget == book.request.max_new_tokens,
+                  Promise::kContext, "{} is told to be in row {}, {} of {} prompt tokens, {} of {}",
+                  Name(told.request, told.sample), told.row, told.prompt_done, told.prompt_tokens,
+                  told.generated_tokens, told.budget);
   return std::nullopt;
 }
 

@@ -95,6 +95,9 @@ class PromiseChecker {
   /// Between any two calls.
   Verdict CheckState(const SchedulerView& view) const;
 
+  /// What Scheduler::Progress says, between any two calls.
+  Verdict CheckProgress(std::span<const RowProgress> progress) const;
+
   /// Once nothing more can happen: all ended, all pages are back.
   Verdict CheckAllEnded() const;
 
@@ -146,6 +149,7 @@ class PromiseChecker {
   int32_t PromptLen(const RequestBook& book) const;
   int32_t PagesOfOne(const Request& request) const;
   int32_t PagesOf(const RequestBook& book, int32_t samples) const;
+  Verdict CheckProgress(const RowProgress& told) const;
   SampleBook* Find(RequestId id, int32_t sample);
   const SampleBook* Find(RequestId id, int32_t sample) const;
   std::optional<int32_t> Start(const SampleBook& sample) const;

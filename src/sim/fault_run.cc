@@ -46,6 +46,7 @@ class HistoryRun {
     int32_t stop_after = 0;
     std::vector<Token> tokens{};  ///< In its buffer, those that it has read included.
     size_t read = 0;
+    bool cut_off = false;  ///< For what it had not read.
     std::optional<FinishReason> end{};
   };
   using ClientId = std::pair<RequestId, int32_t>;
@@ -85,6 +86,8 @@ class HistoryRun {
       flights_.push_back(&plan);
     }
     DECANT_RETURN_IF_BROKEN(LetSlowReadersRead());
+    subject_->Progress(progress_);
+    DECANT_RETURN_IF_BROKEN(checker_.CheckProgress(progress_));
     if (turn.stalls) return std::nullopt;
     while (flights_.size() > may_fly || (plan.empty() && !flights_.empty())) {
       DECANT_RETURN_IF_BROKEN(CompleteOldest());
@@ -193,7 +196,8 @@ class HistoryRun {
       return End(event.request, event.sample, FinishReason::kStopString);
     }
     if (client.turns_a_token == 0) return Read(client, event.request, event.sample);
-    if (client.tokens.size() - client.read > kUnreadLimit) {
+    if (client.tokens.size() - client.read > kUnreadLimit && !std::exchange(client.cut_off, true)) {
+      ++outcome_.counts.cut_off;
       cancels_.push_back({.id = event.request, .sample = event.sample});
     }
     return std::nullopt;
@@ -266,6 +270,7 @@ class HistoryRun {
   std::map<ClientId, Client> clients_;
   std::vector<const ArrivalEvent*> arrivals_;
   std::vector<CancelEvent> cancels_;
+  std::vector<RowProgress> progress_;
   std::optional<FailureEvent> failure_;
   bool stop_ = false;
   bool closed_ = false;
@@ -282,6 +287,7 @@ HistoryCounts& HistoryCounts::operator+=(const HistoryCounts& other) {
   finished += other.finished;
   cancelled += other.cancelled;
   failed += other.failed;
+  cut_off += other.cut_off;
   return *this;
 }
 

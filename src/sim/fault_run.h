@@ -20,6 +20,7 @@ struct HistoryCounts {
   int64_t finished = 0;
   int64_t cancelled = 0;
   int64_t failed = 0;
+  int64_t cut_off = 0;  ///< Times that a slow reader was cut off for what it had not read.
 
   HistoryCounts& operator+=(const HistoryCounts& other);
 };

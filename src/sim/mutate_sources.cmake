@@ -95,6 +95,7 @@ mutate_expression(scheduler kMissEndToken
   [[!request.stop_tokens.empty() && request.stop_tokens.front() == token]])
 mutate_expression(scheduler kRepeatDraw [[static_cast<uint64_t>(row.samples_planned)]] [[static_cast<uint64_t>(row.tokens_committed)]])
 mutate_expression(scheduler kShareSeed [[SampleSeed(group->request.sampling.seed, sample)]] [[group->request.sampling.seed]])
+mutate_expression(scheduler kProgressOfEnded [[!row || row->ended]] [[!row]])
 
 # --- The copies' own names ---
 replace(pool_header "  PagePool(int32_t num_pages, int32_t page_size);"

@@ -29,6 +29,7 @@ enum class Mutation {
   kReadSharedEarly,
   kRepeatDraw,
   kShareSeed,
+  kProgressOfEnded,
 };
 
 }  // namespace decant

@@ -4,10 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "base/interrupt.h"
 #include "sim/mutated_page_pool.h"
 #include "sim/mutated_scheduler.h"
-#include "sim/shrink_history.h"
 
 namespace decant {
 namespace {
@@ -45,6 +43,7 @@ constexpr MutationEntry kMutations[] = {
      "shared positions are read in the step that writes them"},
     {Mutation::kRepeatDraw, "repeat-draw", "with a step in flight a draw is made twice"},
     {Mutation::kShareSeed, "share-seed", "all samples draw with the same seed"},
+    {Mutation::kProgressOfEnded, "progress-of-ended", "rows that ended are told of as running"},
 };
 
 }  // namespace
@@ -65,22 +64,6 @@ SubjectFactory MutatedSubjects(Mutation mutation) {
     return std::make_unique<SubjectOf<mutated::PagePool, mutated::Scheduler>>(
         setup, std::move(freed), mutation);
   };
-}
-
-std::optional<CaughtMutation> CatchMutation(Mutation mutation, uint64_t first_seed,
-                                            int64_t most_histories) {
-  const SubjectFactory subjects = MutatedSubjects(mutation);
-  for (int64_t i = 0; i < most_histories && !InterruptRequested(); ++i) {
-    const uint64_t seed = first_seed + static_cast<uint64_t>(i);
-    const FaultHistory history = DrawHistory(seed);
-    const HistoryOutcome outcome = RunHistory(history, subjects);
-    if (!outcome.breach) continue;
-    return CaughtMutation{.seed = seed,
-                          .histories = i + 1,
-                          .breach = *outcome.breach,
-                          .shrunk = ShrinkHistory(history, outcome.breach->promise, subjects)};
-  }
-  return std::nullopt;
 }
 
 }  // namespace decant

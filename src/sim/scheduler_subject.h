@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cache/page_pool.h"
 #include "sched/promise_checker.h"
@@ -24,6 +25,7 @@ class SchedulerSubject {
   virtual bool End(RequestId id, std::optional<int32_t> sample) = 0;
   virtual void Abandon() = 0;
   virtual SchedulerView View() const = 0;
+  virtual void Progress(std::vector<RowProgress>& progress) const = 0;
   virtual bool idle() const = 0;
 };
 
@@ -58,6 +60,9 @@ class SubjectOf final : public SchedulerSubject {
             .in_flight = scheduler_.in_flight(),
             .free_pages = pool_.free_pages(),
             .integrity = pool_.CheckIntegrity()};
+  }
+  void Progress(std::vector<RowProgress>& progress) const override {
+    scheduler_.Progress(progress);
   }
   bool idle() const override { return scheduler_.idle(); }
 
