@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/random.h"
 
@@ -63,15 +64,20 @@ ArrivalEvent DrawArrival(RequestId id, const HistorySetup& setup, Dice& dice) {
   return arrival;
 }
 
+/// "1 page", "2 pages".
+std::string Number(int32_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string Describe(const ArrivalEvent& arrival) {
-  std::string line = fmt::format("request {} arrives: {} prompt tokens, budget {}", arrival.id,
-                                 arrival.prompt_tokens, arrival.budget);
+  std::string line = fmt::format("request {} arrives: {}, budget {}", arrival.id,
+                                 Number(arrival.prompt_tokens, "prompt token"), arrival.budget);
   if (arrival.samples > 1) line += fmt::format(", {} samples", arrival.samples);
-  if (arrival.end_tokens > 0) line += fmt::format(", {} end tokens", arrival.end_tokens);
+  if (arrival.end_tokens > 0) line += ", " + Number(arrival.end_tokens, "end token");
   if (!arrival.greedy) line += ", drawn";
-  if (arrival.stop_after > 0) line += fmt::format(", stops after {} tokens", arrival.stop_after);
+  if (arrival.stop_after > 0) line += ", stops after " + Number(arrival.stop_after, "token");
   if (arrival.turns_a_token > 0) {
-    line += fmt::format(", its caller reads a token every {} turns", arrival.turns_a_token);
+    line += ", its caller reads a token every " + Number(arrival.turns_a_token, "turn");
   }
   if (arrival.twice) line += ", and another of the same id";
   return line;
@@ -146,11 +152,11 @@ Request MakeRequest(const ArrivalEvent& arrival, const HistorySetup& setup) {
 
 std::vector<std::string> DescribeHistory(const FaultHistory& history) {
   const HistorySetup& setup = history.setup;
-  std::vector<std::string> lines = {
-      fmt::format("{} pages of {}, {} rows, chunks of {}, {} positions a request, {} in flight",
-                  setup.num_pages, setup.page_size, setup.scheduler.max_batch,
-                  setup.scheduler.chunk_tokens, setup.scheduler.limits.max_model_len,
-                  setup.lookahead == Lookahead::kNone ? "no step" : "one step")};
+  std::vector<std::string> lines = {fmt::format(
+      "{} of {}, {}, chunks of {}, {} a request, {} in flight", Number(setup.num_pages, "page"),
+      setup.page_size, Number(setup.scheduler.max_batch, "row"), setup.scheduler.chunk_tokens,
+      Number(setup.scheduler.limits.max_model_len, "position"),
+      setup.lookahead == Lookahead::kNone ? "no step" : "one step")};
   int32_t alike = 0;
   std::string last;
   const auto put = [&] {

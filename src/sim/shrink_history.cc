@@ -116,14 +116,14 @@ class Shrinker {
         {1, &ArrivalEvent::samples},       {0, &ArrivalEvent::end_tokens},
         {0, &ArrivalEvent::stop_after},    {0, &ArrivalEvent::turns_a_token}};
     for (const auto& [least, member] : numbers) {
-      MakeSmaller(least, [i, member](FaultHistory& history) -> int32_t& {
+      MakeSmaller(least, [i, member = member](FaultHistory& history) -> int32_t& {
         return std::get<ArrivalEvent>(history.events[i]).*member;
       });
     }
     const std::pair<bool, bool ArrivalEvent::*> flags[] = {{true, &ArrivalEvent::greedy},
                                                            {false, &ArrivalEvent::twice}};
     for (const auto& [plain, member] : flags) {
-      MakePlain(plain, [i, member](FaultHistory& history) -> bool& {
+      MakePlain(plain, [i, member = member](FaultHistory& history) -> bool& {
         return std::get<ArrivalEvent>(history.events[i]).*member;
       });
     }
