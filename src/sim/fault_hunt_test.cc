@@ -58,7 +58,9 @@ TEST(FaultHuntTest, FindsTheSameOnAnyNumberOfThreads) {
 TEST(FaultHuntDeathTest, SaysWhichSeedAborted) {
   const SubjectFactory aborting =
       [](const HistorySetup& /*setup*/,
-         PagePool::FreeObserver /*freed*/) -> std::unique_ptr<SchedulerSubject> { std::abort(); };
+         const PagePool::FreeObserver& /*freed*/) -> std::unique_ptr<SchedulerSubject> {
+    std::abort();
+  };
   EXPECT_DEATH(
       {
         NameSeedOnAbort();
