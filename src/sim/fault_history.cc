@@ -119,8 +119,10 @@ FaultHistory DrawHistory(uint64_t seed) {
       events.emplace_back(DrawArrival(next_id++, history.setup, dice));
     }
     if (cancel_odds > 0 && dice.OneIn(cancel_odds)) {
-      CancelEvent cancel{
-          .id = static_cast<RequestId>(dice.Between(1, static_cast<int32_t>(next_id)))};
+      // The youngest are those that may still wait; one more than there is, now and then.
+      const auto last = static_cast<int32_t>(next_id);
+      const int32_t first = dice.OneIn(2) ? std::max(last - 3, 1) : 1;
+      CancelEvent cancel{.id = static_cast<RequestId>(dice.Between(first, last))};
       if (dice.OneIn(2)) cancel.sample = dice.Between(0, 3);
       events.emplace_back(cancel);
     }

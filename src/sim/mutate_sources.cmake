@@ -75,6 +75,8 @@ mutate_statement(scheduler kAdmitOutOfOrder [[if (!leases) return;]]
   [[if (!leases) { waiting_.splice(waiting_.end(), waiting_, waiting_.begin()); return; }]])
 mutate_expression(scheduler kLetHugeWait [[pages > pool_.num_pages()]] [[false]])
 mutate_expression(scheduler kTakeIdTwice [[holds_row || waiting_by_id_.contains(id)]] [[holds_row]])
+mutate_expression(scheduler kCountEndedSamples [[PagesOf(group->request, Narrow<int32_t>(group->samples.size()))]]
+  [[PagesOf(group->request, group->request.samples)]])
 
 # --- Steps ---
 mutate_statement(scheduler kOneRowMore [[rows_.resize(config.max_batch);]] [[rows_.resize(config.max_batch + 1);]])
@@ -88,6 +90,7 @@ mutate_expression(scheduler kReadSharedEarly [[plan.step < group.shared_ready]] 
 # --- Ends and tokens ---
 mutate_statement(scheduler kDropCancel [[rows_[index]->ended = true;]] [[if (rows_[index]->samples_planned > 0) rows_[index]->ended = true;]])
 mutate_statement(scheduler kDropCancelInQueue [[waiting_.erase(waiting->second);]] [[]])
+mutate_expression(scheduler kCancelAllInQueue [[samples.size() > 1]] [[samples.size() > 1 && samples.front() != sample]])
 mutate_expression(scheduler kMissBudget [[row.tokens_committed == request.max_new_tokens]] [[false]])
 mutate_expression(scheduler kTokenAfterEnd [[!row.ended]] [[true]])
 mutate_expression(scheduler kMissEndToken
