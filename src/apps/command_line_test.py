@@ -8,11 +8,13 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.request
 
@@ -22,7 +24,8 @@ MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
-            *(["simulate", part] for part in ("check", "fit", "fit-seed", "seed-tables")),
+            *(["simulate", part] for part in ("check", "faults", "fit", "fit-seed", "mutations",
+                                              "plan", "seed-tables")),
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
@@ -282,6 +285,50 @@ class WithoutAModel(unittest.TestCase):
             said = self.refused(1, "serve", "--model", "m", "--port", port)
             self.assertIn(port, said)
             self.assertIn("--port", said)
+
+    def test_names_the_flag_of_a_fault_hunt(self):
+        cases = [
+            (["--histories", "0"], ["--histories", "0"]),
+            (["--threads", "-1"], ["--threads", "-1"]),
+            (["--mutation", "gremlin"], ["--mutation", "gremlin", "drop-cancel"]),
+            (["--seed", str(2**64 - 1)], ["--seed", str(2**64 - 1)]),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                said = self.refused(2, "simulate", "faults", *flags)
+                for word in words:
+                    self.assertIn(word, said)
+
+    def test_a_fault_is_found_replayed_and_recorded(self):
+        done = run("simulate", "faults", "--histories", "100", "--mutation", "drop-cancel")
+        self.assertEqual(done.returncode, 1)
+        replay = re.search(r"replay: decant (simulate faults .*)", done.stdout)
+        self.assertIsNotNone(replay, done.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder) / "faults.jsonl"
+            again = run(*replay[1].split(), "--out", record)
+            self.assertEqual(again.returncode, 1)
+            # From the breach on both say the same: the promise, the events that are left.
+            breach = done.stdout.split("\n\n")[1]
+            self.assertIn(breach.strip(), again.stdout)
+            header, row = [json.loads(line) for line in record.read_text().splitlines()]
+            self.assertEqual(header["header"]["seed"], row["row"]["faults"][0]["seed"])
+            self.assertEqual(row["row"]["histories_with_faults"], 1)
+        clean = run("simulate", "faults", "--histories", "100")
+        self.assertEqual(clean.returncode, 0, clean.stdout)
+        self.assertIn("0 histories broke a promise", clean.stdout)
+
+    def test_an_interrupt_ends_a_fault_hunt_in_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder) / "faults.jsonl"
+            with subprocess.Popen([program, "simulate", "faults", "--histories", "100000000", "--out", record],
+                                  stdout=subprocess.PIPE, text=True) as process:
+                time.sleep(1)
+                process.send_signal(signal.SIGINT)
+                said, _ = process.communicate(timeout=TIMEOUT)
+            self.assertEqual(process.returncode, 130)
+            self.assertIn("0 histories broke a promise", said)
+            self.assertEqual(record.read_text(), "")
 
     def test_the_kernel_gate_adds_its_row(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,8 +11,12 @@ std::vector<Command> AddSimulateCommands(CLI::App& parent, std::span<const char*
   group.footer(
       "A device is a small file of step times (data/devices/*.json).\n"
       "docs/simulation.md has the model, how the files came about and how far they are off.");
-  return {AddSimulateFitCommand(group), AddSimulateFitSeedCommand(group),
-          AddSimulateCheckCommand(group, command), AddSimulatePlanCommand(group, command),
+  return {AddSimulateFitCommand(group),
+          AddSimulateFitSeedCommand(group),
+          AddSimulateCheckCommand(group, command),
+          AddSimulateFaultsCommand(group, command),
+          AddSimulateMutationsCommand(group),
+          AddSimulatePlanCommand(group, command),
           AddSimulateSeedTablesCommand(group, command)};
 }
 

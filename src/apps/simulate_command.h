@@ -13,5 +13,7 @@ Command AddSimulateFitSeedCommand(CLI::App& parent);
 Command AddSimulateCheckCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddSimulatePlanCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddSimulateSeedTablesCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddSimulateFaultsCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddSimulateMutationsCommand(CLI::App& parent);
 
 }  // namespace decant
