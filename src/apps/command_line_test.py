@@ -22,7 +22,7 @@ MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
-            *(["simulate", part] for part in ("check", "fit", "fit-seed", "seed-tables")),
+            *(["simulate", part] for part in ("check", "fit", "fit-seed", "plan", "seed-tables")),
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
                                           "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
