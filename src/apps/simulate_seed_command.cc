@@ -64,6 +64,7 @@ class Draws {
   Status Run(int32_t threads) {
     Progress progress("simulating", std::ssize(values_) * std::ssize(values_[0]), "runs");
     std::vector<std::jthread> workers;
+    workers.reserve(static_cast<size_t>(threads));
     for (int32_t i = 0; i < threads; ++i) workers.emplace_back([&] { Work(progress); });
     workers.clear();
     if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");

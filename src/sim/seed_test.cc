@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "sim/seed_figures.h"
 #include "sim/seed_fit.h"
 

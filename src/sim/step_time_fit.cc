@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <set>
+#include <iterator>
 #include <utility>
 
 #include "bench/quantile.h"
