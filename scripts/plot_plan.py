@@ -35,7 +35,7 @@ def value_of(row: plotting.Row) -> float:
 
 
 def scale(rows: list[plotting.Row]) -> tuple[float, float]:
-    """The range of colours, one for all panels of a question."""
+    """The range of colours, one for all panels of a device and a question."""
     values = [value for value in map(value_of, rows) if not math.isnan(value)]
     return (min(values), max(values)) if values else (0, 1)
 
@@ -65,7 +65,7 @@ def draw(axes, key: tuple[str, ...], rows: list[plotting.Row],
     axes.set_yticks(range(len(batches)), batches)
     axes.set(title=title(key), xlabel="prompt tokens a step (chunk)", ylabel="rows")
     axes.grid(visible=False)
-    axes.figure.colorbar(image, ax=axes, label=QUESTIONS[key[5]])
+    axes.figure.colorbar(image, ax=axes, label=f"{QUESTIONS[key[5]]}\n(below: what is missed beyond)")
 
 
 def target(rows: list[plotting.Row]) -> str:
@@ -88,14 +88,14 @@ def main() -> None:
     if len(panels) > MOST_PANELS:
         raise plotting.PlotError(f"plan.csv: {len(panels)} settings beside rows and chunks; "
                                  f"allowed: {MOST_PANELS} heat maps in a picture")
-    words = f"{target(rows)}; in the cells, what is missed beyond · {plotting.caption(rows)}"
+    words = f"{target(rows)} · {plotting.caption(rows)}"
     names = [str(place) for place in range(len(panels))]
     width = min(len(names), 2)
     names += ["."] * (-len(names) % width)
     lines = [names[place:place + width] for place in range(0, len(names), width)]
     figure, axes = plotting.new_figure(lines, width=10 * width, height=7.5 * len(lines))
     for place, (key, part) in enumerate(panels.items()):
-        alike = [row for row in rows if row["question"] == key[5]]
+        alike = [row for row in rows if (row["device"], row["question"]) == (key[0], key[5])]
         draw(axes[str(place)], key, part, scale(alike))
     plotting.save(figure, options.out, words)
 

@@ -24,6 +24,7 @@ MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
             ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
+            ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
             *(["simulate", part] for part in ("check", "faults", "fit", "fit-seed", "mutations",
                                               "plan", "seed-tables")),
             *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",

@@ -29,7 +29,7 @@ BENCHMARK(BM_Fleet)
     ->ArgNames({"policy", "machines"})
     ->ArgsProduct({{static_cast<int64_t>(RoutingPolicy::kRoundRobin),
                     static_cast<int64_t>(RoutingPolicy::kLeastLoaded)},
-                   {1, 100}})
+                   {1, 10, 100}})
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
