@@ -22,13 +22,13 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
-            ["bench", "kernel"], ["bench", "page-probe"], ["bench", "steps"], ["generate"],
-            ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
+            ["bench", "kernel"], ["bench", "linear"], ["bench", "page-probe"],
+            ["bench", "steps"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
             *(["simulate", part] for part in ("check", "faults", "fit", "fit-seed", "mutations",
                                               "plan", "seed-tables")),
-            *(["gate", gate] for gate in ("kernel", "engine", "wide-pages", "poison", "same-pages",
-                                          "reference", "all"))]
+            *(["gate", gate] for gate in ("kernel", "engine", "invariance", "wide-pages", "poison",
+                                          "same-pages", "reference", "all"))]
 TIMEOUT = 120  # seconds, of one command
 
 program = "decant"

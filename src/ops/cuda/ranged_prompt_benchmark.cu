@@ -51,7 +51,7 @@ std::vector<Case> Cases() {
 }
 
 __global__ void Busy(int64_t clocks) {
-  cudaTriggerProgrammaticLaunchCompletion();
+  LetLaterKernelsStart();
   WaitForEarlierKernels();
   const int64_t start = clock64();
   while (clock64() - start < clocks) {
