@@ -87,9 +87,22 @@ def plan_rows() -> list[dict]:
             for rows in (8, 16, 32) for chunk in (128, 512)]
 
 
+def check_rows() -> list[dict]:
+    return [{**RUN, "source": "runs.csv", "decode_kernel": kernel, "page_size": page, "what": what,
+             "measured": scale * size, "predicted": scale * size * 1.02}
+            for _, kernel, page in ENGINES
+            for what, scale in (("closed_s", 0.1), ("served_per_s", 3)) for size in (4, 9)]
+
+
+def seed_rows() -> list[dict]:
+    return [{**RUN, "figure": figure, "published": 5, "draw": draw, "predicted": 4.8 + 0.02 * draw}
+            for figure in ("rate 7: served/s", "closed mixed-32: s") for draw in range(20)]
+
+
 def write_tables(folder: pathlib.Path) -> None:
-    for name, rows in (("arrivals", arrivals_rows()), ("closed/runs", runs_rows()),
-                       ("kernel", kernel_rows()), ("plan", plan_rows()),
+    for name, rows in (("arrivals", arrivals_rows()), ("check", check_rows()),
+                       ("closed/runs", runs_rows()), ("kernel", kernel_rows()),
+                       ("plan", plan_rows()), ("seed_tables", seed_rows()),
                        ("steps", steps_rows())):
         path = folder / f"{name}.csv"
         path.parent.mkdir(exist_ok=True)
@@ -135,7 +148,7 @@ class Plots(unittest.TestCase):
         return done.stderr
 
     def test_every_plot_is_a_picture(self):
-        for name in ("plot_arrivals", "plot_flash", "plot_plan", "plot_steps"):
+        for name in ("plot_arrivals", "plot_flash", "plot_plan", "plot_simulation", "plot_steps"):
             with self.subTest(name=name):
                 done = self.plot(name)
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -152,6 +165,8 @@ class Plots(unittest.TestCase):
                                     ("plot_flash", "closed/runs.csv", "wall_s"),
                                     ("plot_flash", "kernel.csv", "floor_us"),
                                     ("plot_plan", "plan.csv", "beyond_misses"),
+                                    ("plot_simulation", "check.csv", "predicted"),
+                                    ("plot_simulation", "seed_tables.csv", "published"),
                                     ("plot_steps", "steps.csv", "gate_up_ms")):
             with self.subTest(table=table):
                 write_tables(self.folder)
