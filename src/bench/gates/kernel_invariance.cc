@@ -85,7 +85,8 @@ class Histories {
 
   /// The outputs of a step's pieces, appended to those of their requests.
   void Run(std::vector<Piece> pieces, Outputs& outputs) {
-    std::ranges::stable_partition(pieces, [](const Piece& piece) { return piece.query_len == 1; });
+    std::stable_partition(pieces.begin(), pieces.end(),
+                          [](const Piece& piece) { return piece.query_len == 1; });
     std::vector<CaseRow> rows;
     std::vector<std::vector<int32_t>> tables;
     std::vector<float> queries;

@@ -133,6 +133,7 @@ std::vector<LinearChoice> RankLinearChoices(const LinearProblem& problem,
   }
   std::ranges::stable_sort(ranked, {}, &std::pair<double, LinearChoice>::first);
   std::vector<LinearChoice> choices;
+  choices.reserve(ranked.size());
   for (const auto& [cycles, choice] : ranked) choices.push_back(choice);
   return choices;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "base/status.h"
 #include "ops/cuda/device.h"
@@ -18,7 +18,9 @@ class StepGraphs {
   struct Key {
     int32_t tokens = 0;
     int32_t table_stride = 0;
-    auto operator<=>(const Key&) const = default;
+    bool operator<(const Key& other) const {
+      return std::pair(tokens, table_stride) < std::pair(other.tokens, other.table_stride);
+    }
   };
 
   /// Begins a step's layers. Errors: CUDA's.
