@@ -49,7 +49,7 @@ class Search {
  public:
   Search(FleetConfig fleet, const StepTimeModel& model, const PlanTraffic& traffic,
          const PlanOptions& options)
-      : fleet_(std::move(fleet)), model_(model), traffic_(traffic), options_(options) {}
+      : fleet_(fleet), model_(model), traffic_(traffic), options_(options) {}
 
   /// Whether the target is within reach, and how much a machine does.
   Expected<bool> Begin() {
@@ -94,7 +94,7 @@ class Search {
     return held;
   }
 
-  PlanAnswer Take() { return std::move(answer_); }
+  PlanAnswer Take() { return answer_; }
 
  private:
   FleetConfig fleet_;
