@@ -14,7 +14,8 @@ __device__ inline void InitBarrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes the calling thread's InitBarriers visible to copies in the background.
+/// Makes the calling thread's InitBarriers visible to copies in the background, and to the other
+/// blocks of its cluster.
 __device__ inline void FenceBarrierInit() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -61,7 +62,17 @@ __device__ inline void ArriveWhenCopied(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// From here on for compute capability 9.0.
+
+/// WaitAtBarrier as a loop that the compiler cannot unroll or merge with others.
+__device__ inline void WaitInPlace(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "Again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra Done;\nbra Again;\nDone:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
 
 /// Arrives, and adds `bytes` to what must be copied before the phase is over.
 __device__ inline void ExpectBytes(uint32_t barrier, uint32_t bytes) {
@@ -100,7 +111,5 @@ __device__ inline void CopyBulkWith(uint64_t policy, uint32_t shared, const void
       "l"(global), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-
-#endif
 
 }  // namespace decant

@@ -5,11 +5,12 @@
 
 #include <cstdint>
 
+#include "ops/cuda/wgmma.cuh"
+
 namespace decant {
 
-/// What attention needs of compute capability 9.0a (PTX ISA: "wgmma", "setmaxnreg", "bar").
-/// Operands in shared memory lie in rows of 128 bytes, 64 elements of 2 bytes, swizzled: 16-byte
-/// piece i of row r at place i ^ (r % 8), rows in order from a multiple of 1024 bytes on.
+/// What attention needs of compute capability 9.0a beside wgmma.cuh (PTX ISA: "setmaxnreg", "bar"),
+/// and products whose first operand is in registers too. Operands lie as wgmma.cuh says.
 
 /// Makes what threads wrote to shared memory visible to wgmma.
 __device__ inline void FenceSharedForProducts() {
@@ -38,34 +39,11 @@ __device__ inline void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// Orders earlier accesses to registers and shared memory before the products that follow.
-__device__ inline void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-
-__device__ inline void EndProducts() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-/// Waits until at most `kPending` groups of products are under way.
-template <int kPending>
-__device__ inline void AwaitProducts() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-
 /// Keeps the compiler from moving uses of sums before the wait for the products that make them.
 template <int kCount>
 __device__ inline void HoldSums(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
-}
-
-/// Describes an operand at `shared`. Rows that go along the sums' rows or columns (K-major): the
-/// next 16 elements are 32 bytes further. Rows that go along the summed dimension (MN-major): each
-/// `block_stride` bytes 64 more of the sums' columns; the next 16 rows are 2048 bytes further.
-__device__ inline uint64_t DescribeSwizzled(uint32_t shared, uint32_t block_stride) {
-  constexpr uint64_t kRowGroupStride = 1024 >> 4;  // 8 rows, in units of 16 bytes
-  constexpr uint64_t kSwizzle128 = 1;
-  return static_cast<uint64_t>((shared & 0x3ffffU) >> 4) | uint64_t{block_stride >> 4} << 16 |
-         kRowGroupStride << 32 | kSwizzle128 << 62;
 }
 
 /// Products of a warpgroup, sums in registers: thread t holds in sums[4 i + 2 r + j] row

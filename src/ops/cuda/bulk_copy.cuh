@@ -4,34 +4,19 @@
 
 #include <cstdint>
 
+#include "ops/cuda/async_copy.cuh"
+
 namespace decant {
 
-/// Copies by the copy engine of a multiprocessor (PTX ISA, "cp.async.bulk"; compute capability
-/// 9.0): one thread asks, a barrier in shared memory counts the bytes that have come.
-
-/// For data that is read once: it leaves the L2 cache first.
-__device__ inline uint64_t EvictFirstPolicy() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
+/// Copies of boxes of a matrix, and to other blocks of a cluster (PTX ISA, "cp.async.bulk.tensor";
+/// compute capability 9.0), beside the copies of consecutive memory in async_copy.cuh: one thread
+/// asks, a barrier in shared memory counts the bytes that have come.
 
 /// For data that other blocks read as well.
 __device__ inline uint64_t EvictNormalPolicy() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
-}
-
-/// `bytes` (a multiple of 16) of consecutive memory.
-__device__ inline void BulkCopy(uint32_t shared, const void* global, uint32_t bytes,
-                                uint32_t barrier, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-      "[%1], "
-      "%2, [%3], %4;" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
 }
 
 /// The box of `map` at column x, row y; zeros where it stands out of the matrix.

@@ -57,4 +57,14 @@ __device__ inline void SendAsync(uint32_t remote, float4 value, uint32_t barrier
       : "memory");
 }
 
+/// Arrives at the barrier at the same address in block `rank` of the cluster.
+__device__ inline void ArriveAtBarrierOf(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
 }  // namespace decant

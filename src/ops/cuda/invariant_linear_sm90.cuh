@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/cluster.cuh"
 #include "ops/cuda/invariant_linear_kernel.h"
 #include "ops/cuda/invariant_linear_output.cuh"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/mbarrier.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace decant {
@@ -118,7 +118,7 @@ __device__ inline uint32_t Ticks() {
 template <class Traits>
 __device__ inline void FetchWeights(const LinearArguments& args, const LinearShared& shared,
                                     int rank) {
-  const uint64_t policy = args.streams_weight ? EvictFirstPolicy() : EvictNormalPolicy();
+  const uint64_t policy = args.streams_weight ? ReadOncePolicy() : EvictNormalPolicy();
   const int last_block = (args.rows - 1) / kLinearBlock;
   RingPlace place{.stage = 0, .parity = 1};
   // No faster than twice what memory gives a multiprocessor: the copy engine takes orders in turn,
@@ -138,14 +138,14 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
     for (int count = walk.count(); count > 0; --count) {
       const uint32_t full = shared.full(place.stage);
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
-      WaitBarrier(shared.empty(place.stage), place.parity);
+      WaitInPlace(shared.empty(place.stage), place.parity);
       // Whatever the clock has done meanwhile, this ends within kTicksPerStage.
       while (Ticks() - last_tick < kTicksPerStage) continue;
       last_tick = Ticks();
-      ArriveExpecting(full, Traits::kStageBytes);
+      ExpectBytes(full, Traits::kStageBytes);
 #pragma unroll
       for (int i = 0; i < Traits::kRowBlocks; ++i) {
-        BulkCopy(target + i * kLinearBlockBytes, source[i], kLinearBlockBytes, full, policy);
+        CopyBulkWith(policy, target + i * kLinearBlockBytes, source[i], kLinearBlockBytes, full);
         source[i] += kLinearBlockBytes;
       }
       place.Advance(shared.stages);
@@ -166,7 +166,7 @@ __device__ inline void FetchInput(const CUtensorMap* input, const LinearArgument
     for (int block = walk.begin(); block < walk.end(); ++block) {
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes +
                               Traits::kWeightBytes + rank * kShare * kRowBytes;
-      WaitBarrier(shared.empty(place.stage), place.parity);
+      WaitInPlace(shared.empty(place.stage), place.parity);
 #pragma unroll
       for (int i = 0; i < kShare; i += kCopyTokens) {
         if constexpr (Traits::kMulticast > 1) {
@@ -247,7 +247,7 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
   PinSums<Traits>(sums);
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
-    WaitBarrier(shared.full(place.stage), place.parity);
+    WaitInPlace(shared.full(place.stage), place.parity);
     const uint32_t stage = shared.ring + place.stage * Traits::kStageBytes;
     const uint64_t weight = DescribeOperand(stage + group * Traits::kBlocks * kLinearBlockBytes);
     const uint64_t input = DescribeOperand(stage + Traits::kWeightBytes);
@@ -367,7 +367,7 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
 
   const int owned = (chunks - rank + splits - 1) / splits;
   if (owned <= 0) return;
-  WaitBarrier(shared.merged(), 0);
+  WaitInPlace(shared.merged(), 0);
   const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) return;
   const OutputRows<typename Traits::Type> output(args, row, group.staging);
@@ -498,8 +498,8 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
         min(Traits::kChunks, (args.tokens - walk.token_tile() * Traits::kTokens + 7) / 8);
     const int owned = max(0, (chunks - rank + args.cut.splits - 1) / args.cut.splits);
     InitBarrier(shared.merged(), 1);
-    ArriveExpecting(shared.merged(),
-                    owned * args.cut.splits * Traits::kGroups * kLinearGroupThreads * 16);
+    ExpectBytes(shared.merged(),
+                owned * args.cut.splits * Traits::kGroups * kLinearGroupThreads * 16);
   }
   FenceBarrierInit();
 }

@@ -141,7 +141,7 @@ class Consumer {
     WaitKeys(turns);
     MultiplyKeys(scores);
     if (turns) PassTurn();
-    AwaitProducts<0>();
+    WaitProducts<0>();
     HoldSums(scores);
     Free(barriers_.KeysEmpty(block_.place()));
     Weigh(scores, item.key_begin, visible, range, factors);
@@ -156,14 +156,14 @@ class Consumer {
       MultiplyValues(sums, weights, before.place(), add);
       add = 1;
       if (turns) PassTurn();
-      AwaitProducts<1>();
+      WaitProducts<1>();
       HoldSums(scores);
       Free(barriers_.KeysEmpty(block_.place()));
       const bool fresh = key == range_end;
       const RangeRows done = range;
       if (fresh) range.Clear();
       Weigh(scores, key, visible, range, factors);
-      AwaitProducts<0>();
+      WaitProducts<0>();
       HoldSums(sums);
       Free(barriers_.ValuesEmpty(before.place()));
       Pack(scores, weights);
@@ -182,7 +182,7 @@ class Consumer {
     SyncPart();  // all warps are done with the queries
     const PromptItem next = NextItem();
     FetchQueries(next);
-    AwaitProducts<0>();
+    WaitProducts<0>();
     HoldSums(sums);
     Free(barriers_.ValuesEmpty(block_.place()));
     ++block_.count;
@@ -232,30 +232,30 @@ class Consumer {
 
   /// Begins scores = queries * keys^T of the ring's current block.
   __device__ void MultiplyKeys(float (&scores)[kKeys / 2]) const {
-    const uint64_t queries = DescribeSwizzled(QueriesAt(), 16);
-    const uint64_t keys = DescribeSwizzled(
-        shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes, 16);
-    BeginProducts();
+    const uint64_t queries = DescribeOperand(QueriesAt());
+    const uint64_t keys =
+        DescribeOperand(shared_address_ + Place::kKeysAt + block_.place() * Place::kBlockBytes);
+    FenceProducts();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       Product::Scores(scores, queries + k / 4 * kQueryHalf + k % 4 * 2,
                       keys + k / 4 * kBlockHalf + k % 4 * 2, k > 0);
     }
-    EndProducts();
+    CommitProducts();
   }
 
   /// Begins sums (+)= weights * values.
   __device__ void MultiplyValues(float (&sums)[kHeadDim / 2], const uint32_t (&weights)[8][4],
                                  int stage, int add) const {
     const uint64_t values =
-        DescribeSwizzled(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes,
-                         Place::kBlockBytes / Place::kHalves);
-    BeginProducts();
+        DescribeOperand(shared_address_ + Place::kValuesAt + stage * Place::kBlockBytes,
+                        Place::kBlockBytes / Place::kHalves);
+    FenceProducts();
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k) {
       Product::Values(sums, weights[k], values + k * (2048 / 16), k > 0 || add != 0);
     }
-    EndProducts();
+    CommitProducts();
   }
 
   /// Scores of keys from `key` on become exponentials, which `range` takes in. factors: what its

@@ -25,12 +25,14 @@ __device__ inline void WaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Describes an operand whose rows lie as above, from the row that starts at `shared`. 32 bytes
-/// further it describes the next 16 elements of each row.
-__device__ inline uint64_t DescribeOperand(uint32_t shared) {
+/// Describes an operand whose rows lie as above, from the row that starts at `shared`. Rows that go
+/// along the sums' rows or columns (K-major): the next 16 elements are 32 bytes further, and
+/// `block_stride` counts for nothing. Rows that go along the summed dimension (MN-major): each
+/// `block_stride` bytes 64 more of the sums' columns; the next 16 rows are 2048 bytes further.
+__device__ inline uint64_t DescribeOperand(uint32_t shared, uint32_t block_stride = 16) {
   constexpr uint64_t kRowGroupStride = 1024 >> 4;  // 8 rows, in units of 16 bytes
   constexpr uint64_t kSwizzle128 = 1;
-  return static_cast<uint64_t>((shared & 0x3ffffU) >> 4) | uint64_t{1} << 16 |
+  return static_cast<uint64_t>((shared & 0x3ffffU) >> 4) | uint64_t{block_stride >> 4} << 16 |
          kRowGroupStride << 32 | kSwizzle128 << 62;
 }
 
