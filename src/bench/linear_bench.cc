@@ -19,21 +19,6 @@ constexpr int32_t kPageSize = 64;
 constexpr RandomRows kInputs{.seed = 5, .limit = 1};
 constexpr float kWeightLimit = 0.035F;
 
-/// A weight of random numbers.
-RowSource RandomWeight(const LinearProduct& product, uint64_t seed) {
-  const RandomRows random{.seed = seed, .limit = kWeightLimit};
-  const int64_t cols = product.cols;
-  return {.rows = product.rows,
-          .cols = cols,
-          .read =
-              [random, cols](int64_t first, int64_t count, float* out) {
-                for (int64_t i = 0; i < count * cols; ++i) {
-                  out[i] = random.Value(static_cast<uint64_t>(first * cols + i));
-                }
-              },
-          .random = random};
-}
-
 /// One product's weights in one backend.
 class ProductTimer {
  public:
@@ -58,8 +43,9 @@ class ProductTimer {
                               .max_samples = 1,
                               .linear = linear}));
     for (int32_t i = 0; i < product.weights; ++i) {
-      timer.weights_.push_back(
-          timer.ops_->PackProjection(RandomWeight(product, static_cast<uint64_t>(i) + 1)));
+      timer.weights_.push_back(timer.ops_->PackProjection(
+          RandomRowSource(product.rows, product.cols,
+                          {.seed = static_cast<uint64_t>(i) + 1, .limit = kWeightLimit})));
     }
     DECANT_RETURN_IF_ERROR(timer.ops_->FinishLoading());
     timer.pages_ = CeilDiv(max_tokens, kPageSize) + 1;

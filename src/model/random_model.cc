@@ -38,16 +38,7 @@ class RandomMatrices {
   explicit RandomMatrices(uint64_t seed) : seeds_(seed) {}
 
   RowSource Next(int64_t rows, int64_t cols) {
-    const RandomRows random{.seed = seeds_.Bits(next_++), .limit = kLimit};
-    return {.rows = rows,
-            .cols = cols,
-            .read =
-                [random, cols](int64_t first, int64_t count, float* out) {
-                  for (int64_t i = 0; i < count * cols; ++i) {
-                    out[i] = random.Value(static_cast<uint64_t>(first * cols + i));
-                  }
-                },
-            .random = random};
+    return RandomRowSource(rows, cols, {.seed = seeds_.Bits(next_++), .limit = kLimit});
   }
 
  private:

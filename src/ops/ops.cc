@@ -41,4 +41,16 @@ Expected<std::vector<double>> Ops::MeasureSeconds(const std::function<void()>& c
   return seconds;
 }
 
+RowSource RandomRowSource(int64_t rows, int64_t cols, const RandomRows& random) {
+  return {.rows = rows,
+          .cols = cols,
+          .read =
+              [random, cols](int64_t first, int64_t count, float* out) {
+                for (int64_t i = 0; i < count * cols; ++i) {
+                  out[i] = random.Value(static_cast<uint64_t>(first * cols + i));
+                }
+              },
+          .random = random};
+}
+
 }  // namespace decant

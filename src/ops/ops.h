@@ -67,6 +67,9 @@ struct RowSource {
   std::optional<RandomRows> random{};
 };
 
+/// A matrix [rows, cols] of random numbers.
+RowSource RandomRowSource(int64_t rows, int64_t cols, const RandomRows& random);
+
 /// A weight matrix in a backend's own packing.
 class LinearWeight {
  public:
