@@ -147,6 +147,14 @@ class Server:
         with urllib.request.urlopen(self.url + "/status.json", timeout=TIMEOUT) as answer:
             return json.load(answer)
 
+    def wait_for_finished(self, reason: str, count: int):
+        """Waits until so many requests have ended for this reason. The page's own figures are those of its last look."""
+        end = time.monotonic() + TIMEOUT
+        while (finished := self.status()["requests"]["finished"])[reason] != count:
+            if time.monotonic() > end:
+                raise AssertionError(f"never {count} {reason}: {finished}")
+            time.sleep(0.05)
+
     def _complete(self, prompt: str, tokens: int):
         body = {"model": "smollm2", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
         request = urllib.request.Request(
@@ -238,8 +246,8 @@ class LivePage(unittest.TestCase):
         self.chat("Write a very long story about a lighthouse, in many chapters.")
         self.browser.wait_for("document.querySelectorAll('.message span')[1]?.textContent.length > 10")
         self.browser.run("byId('stop').click()")
+        self.server.wait_for_finished("cancelled", 1)
         self.browser.wait_for("!running && byId('rows-note').textContent === 'Nothing runs.'")
-        self.assertEqual(self.server.status()["requests"]["finished"]["cancelled"], 1)
         self.assertTrue(self.browser.run("byId('stop').disabled && !byId('send').disabled"))
         self.assertEqual(self.browser.complaints, [])
 
