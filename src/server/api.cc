@@ -125,6 +125,7 @@ void Api::AddPage(std::string path, Page page) { routes_[std::move(path)].get = 
 
 std::vector<std::string> Api::Routes() const {
   std::vector<std::string> routes;
+  routes.reserve(routes_.size());
   for (const auto& [path, route] : routes_) routes.push_back((route.get ? "GET " : "POST ") + path);
   return routes;
 }

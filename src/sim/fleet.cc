@@ -239,6 +239,7 @@ Expected<FleetRun> RunFleet(const FleetConfig& config, const StepTimeModel& mode
 
 SimulationSummary SummarizeFleet(const FleetRun& run) {
   std::vector<const SimulatedEngine*> engines;
+  engines.reserve(run.machines.size());
   for (const auto& engine : run.machines) engines.push_back(engine.get());
   return Summarize(engines);
 }

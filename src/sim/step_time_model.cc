@@ -106,6 +106,7 @@ Expected<StepTimeModel> StepTimeModel::Create(const StepTimeParameters& paramete
   const auto found = std::ranges::find(parameters.decode, kernel, &DecodeAttentionTime::kernel);
   if (found == parameters.decode.end()) {
     std::vector<std::string_view> names;
+    names.reserve(parameters.decode.size());
     for (const auto& decode : parameters.decode)
       names.push_back(SimulatedKernelName(decode.kernel));
     return InvalidArgument("{} has no times of decode kernel {}; it has: {}", parameters.device,

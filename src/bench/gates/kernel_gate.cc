@@ -34,6 +34,7 @@ using Rows = std::vector<CaseRow>;
 
 std::vector<Rows> DecodeSteps(const KernelGateOptions& options) {
   std::vector<Rows> steps;
+  steps.reserve(options.lengths.size() + options.batches.size());
   for (const int32_t length : options.lengths) steps.push_back({{.context_len = length}});
   for (const int32_t batch : options.batches) {
     const CounterRng rng(CounterRng(options.seed).Bits(static_cast<uint64_t>(batch)));

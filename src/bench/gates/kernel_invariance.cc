@@ -71,6 +71,7 @@ class Histories {
                                       .max_samples = 1,
                                       .decode_kernel = kernel}));
     std::vector<CaseRow> rows;
+    rows.reserve(shape.lengths.size());
     for (const int32_t length : shape.lengths) rows.push_back({.context_len = length});
     DECANT_ASSIGN_OR_RETURN(
         const PoisonedPages pages,

@@ -100,7 +100,7 @@ class Batch {
     const std::lock_guard lock(mutex_);
     submitted_ = true;
     running_ += accepted;
-    if (!status.ok()) status_ = status;
+    if (!status.ok()) status_ = std::move(status);
     ended_.notify_all();
   }
 

@@ -42,6 +42,7 @@ class HeldRecorder {
   std::vector<HeldPages> Take(size_t skipped) {
     const std::lock_guard lock(mutex_);
     std::vector<HeldPages> all;
+    all.reserve(held_.size());
     for (auto& [request, held] : held_) all.push_back(std::move(held));
     all.erase(all.begin(), all.begin() + static_cast<int64_t>(std::min(skipped, all.size())));
     held_.clear();
