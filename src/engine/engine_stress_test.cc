@@ -34,6 +34,7 @@ class Crowd {
   /// Submits from kThreads threads until done or refused; returns once all have ended.
   void Run() {
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) threads.emplace_back([this, i] { SubmitAll(i); });
     for (std::thread& thread : threads) thread.join();
   }

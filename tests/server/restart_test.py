@@ -44,9 +44,9 @@ program = "decant"
 options = argparse.Namespace(kills=10, out=None)
 
 
-def free_port(rng: random.Random) -> int:
+def free_port() -> int:
     while True:
-        port = rng.choice(PORTS)
+        port = random.SystemRandom().choice(PORTS)  # two runs of this test must not want the same
         with socket.socket() as found:
             if found.connect_ex(("127.0.0.1", port)) != 0:
                 return port
@@ -179,7 +179,7 @@ class Restart(unittest.TestCase):
     def setUp(self):
         serving.allow_many_sockets()
         self.rng = random.Random(f"{SEED} {self.id()}")
-        self.port = free_port(self.rng)
+        self.port = free_port()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
