@@ -34,6 +34,7 @@ class Crowd {
   /// Submits from kThreads threads until done or refused; returns once all have ended.
   void Run() {
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) threads.emplace_back([this, i] { SubmitAll(i); });
     for (std::thread& thread : threads) thread.join();
   }
@@ -161,12 +162,23 @@ TEST(EngineStressTest, AStopInTheMiddleEndsAllOnce) {
 }
 
 TEST(EngineStressTest, AFailureInTheMiddleEndsAllOnce) {
-  TestEngine engine({.runner = {.step_time = std::chrono::microseconds(100), .failing_wait = 30}});
-  Crowd crowd(engine);
-  crowd.Run();
-  engine->Drain();
-  crowd.Check();
-  EXPECT_GT(engine->Stats().count(FinishReason::kFailed), 0);
+  const CounterRng rng(7);
+  uint64_t draw = 0;
+  uint64_t failed = 0;
+  for (const bool at_launch : {true, false, true, false, true, false}) {
+    const uint64_t step = rng.Below(draw++, 60);
+    SCOPED_TRACE(fmt::format("step {} fails at its {}", step, at_launch ? "launch" : "wait"));
+    FakeStepRunner::Options runner{.step_time = std::chrono::microseconds(100)};
+    (at_launch ? runner.failing_launch : runner.failing_wait) = step;
+    TestEngine engine({.runner = runner});
+    Crowd crowd(engine);
+    crowd.Run();
+    engine->Drain();
+    crowd.Check();
+    EXPECT_FALSE(engine->Health().ok());
+    failed += engine->Stats().count(FinishReason::kFailed);
+  }
+  EXPECT_GT(failed, 0);
 }
 
 }  // namespace
