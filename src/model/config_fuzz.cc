@@ -1,11 +1,14 @@
-// config.json. What is accepted is a decoder that the operations can compute.
+// A model's description: config.json or, where the input begins as one, a GGUF file. What is
+// accepted is a decoder that the operations can compute.
 
 #include <cmath>
+#include <cstddef>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/testing/fuzz_input.h"
 #include "model/model_config.h"
+#include "weights/gguf.h"
 #include "weights/json_metadata.h"
 
 namespace decant {
@@ -28,20 +31,30 @@ void CheckShape(const DecoderShape& shape) {
   DECANT_CHECK(std::isfinite(shape.rope_scale) && shape.rope_scale > 0);
 }
 
+Expected<ModelConfig> Read(std::string_view bytes) {
+  if (bytes.starts_with("GGUF")) {
+    const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+    DECANT_ASSIGN_OR_RETURN(const GgufFile file,
+                            GgufFile::FromBytes("fuzz", {data, data + bytes.size()}));
+    return ReadModelConfig(file);
+  }
+  DECANT_ASSIGN_OR_RETURN(const JsonMetadata json, JsonMetadata::Parse("fuzz", bytes));
+  return ReadModelConfig(json);
+}
+
 }  // namespace
 }  // namespace decant
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace decant;
   const testing::FuzzInput input(data, size);
-  const Expected<JsonMetadata> json = JsonMetadata::Parse("config.json", input.rest());
-  if (!json.ok()) return 0;
-  const Expected<ModelConfig> config = ReadModelConfig(*json);
+  const Expected<ModelConfig> config = Read(input.rest());
   if (!config.ok()) {
     const Status status = config.status();
-    DECANT_CHECK(status.message().starts_with("config.json"), "{}", status.ToString());
+    DECANT_CHECK(status.message().starts_with("fuzz"), "{}", status.ToString());
     DECANT_CHECK(status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound ||
-                 status.code() == StatusCode::kUnimplemented);
+                     status.code() == StatusCode::kUnimplemented,
+                 "{}", status.ToString());
     return 0;
   }
   CheckShape(config->shape);

@@ -20,7 +20,7 @@ def parts(*each: bytes) -> bytes:
     return SEPARATOR.join(each)
 
 
-# ------------------------------------------------------------------------------------------------------- files of weights
+# ------------------------------------------------------------------------------------------------------ files of models
 
 
 def gguf_string(text: str) -> bytes:
@@ -64,6 +64,25 @@ def gguf_seeds() -> dict[str, bytes]:
             "count-of-2-to-62": b"GGUF" + struct.pack("<IQQ", 3, 0, 2**62), "magic": b"GGUF"}
 
 
+def gguf_model(family="llama", scaling=None, divisors=False) -> bytes:
+    """The description of a decoder, with the tensors that say something of it."""
+    numbers = {"block_count": 2, "context_length": 128, "embedding_length": 64, "feed_forward_length": 64,
+               "attention.head_count": 2, "attention.head_count_kv": 1, "attention.key_length": 32}
+    entries = [("general.architecture", 8, gguf_string(family)), ("general.name", 8, gguf_string("tiny"))]
+    entries += [(f"{family}.{key}", 4, struct.pack("<I", value)) for key, value in numbers.items()]
+    entries += [(f"{family}.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5)),
+                (f"{family}.rope.freq_base", 6, struct.pack("<f", 10000)),
+                ("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", 2))]
+    if scaling:
+        entries += [(f"{family}.rope.scaling.type", 8, gguf_string(scaling[0])),
+                    (f"{family}.rope.scaling.factor", 6, struct.pack("<f", scaling[1])),
+                    (f"{family}.rope.scaling.original_context_length", 4, struct.pack("<I", 32))]
+    tensors = [("token_embd.weight", [64, 3], 8, bytes(64 * 3 // 32 * 34))]
+    if divisors:
+        tensors.append(("rope_freqs.weight", [16], 0, struct.pack("<16f", *range(1, 17))))
+    return gguf(entries, tensors)
+
+
 def safetensors_seeds() -> dict[str, bytes]:
     header = {"__metadata__": {"format": "pt"}, "b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},
               "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
@@ -91,21 +110,24 @@ def config_seeds() -> dict[str, bytes]:
     seeds["sliding-window"] = compact({**json.loads(seeds["qwen2-bf16"]), "use_sliding_window": True,
                                        "sliding_window": 16, "max_window_layers": 1,
                                        "layer_types": ["full_attention", "sliding_attention"]})
+    seeds |= {f"gguf-{name}": gguf_model(**changes) for name, changes in {
+        "llama": {}, "qwen2": {"family": "qwen2"}, "linear": {"scaling": ("linear", 4.0)}, "yarn": {"scaling": ("yarn", 4.0)},
+        "divisors": {"divisors": True}}.items()}
     seeds["quantized"] = compact({**plain, "quantization_config": {"bits": 4}})
     return seeds
 
 
-# --------------------------------------------------------------------------------------------------------------------- text
+# -------------------------------------------------------------------------------------------------------------------- text
 
 
 def tokenizer(changes: dict, **model) -> bytes:
-    words = ["a", "b", "ab", "c", "▁", "▁a", "Ġ", "Ġa", "é", "<unk>", *(f"<0x{byte:02X}>" for byte in (0x20, 0x61, 0xC3, 0xA9))]
+    words = ["a", "b", "ab", "c", "▁", "▁a", "Ġ", "Ġa", "é", "<unk>", "<0x20>", "<0x61>", "<0xC3>", "<0xA9>"]
     added = {"id": 14, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
              "special": True}
-    file = {"version": "1.0", "added_tokens": [added], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
-            "decoder": None,
-            "model": {"type": "BPE", "vocab": {word: id for id, word in enumerate(words)}, "merges": ["a b", ["▁", "a"]],
-                      **model}}
+    vocab = {word: id for id, word in enumerate(words)}
+    file = {"version": "1.0", "added_tokens": [added], "normalizer": None, "pre_tokenizer": None,
+            "post_processor": None, "decoder": None,
+            "model": {"type": "BPE", "vocab": vocab, "merges": ["a b", ["▁", "a"]], **model}}
     return compact({**file, **changes})
 
 
@@ -132,16 +154,19 @@ def tokenizer_seeds() -> dict[str, bytes]:
             {"type": "Punctuation", "behavior": "MergedWithNext"}, {"type": "WhitespaceSplit"})}),
         "metaspace": tokenizer({"pre_tokenizer": metaspace, "decoder": metaspace}),
         "normalizers": tokenizer({"normalizer": sequence(
-            "normalizers", {"type": "NFKC"}, {"type": "NFD"}, {"type": "Strip", "strip_left": True, "strip_right": True},
-            {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"Regex": "b+"}, "content": "é"})}),
-        "byte-fallback": tokenizer({"normalizer": {"type": "Replace", "pattern": string, "content": "▁"},
-                                    "decoder": sequence("decoders", {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-                                                        {"type": "ByteFallback"}, {"type": "Fuse"},
-                                                        {"type": "Strip", "content": " ", "start": 1, "stop": 0})},
-                                   byte_fallback=True, unk_token="<unk>", fuse_unk=True, ignore_merges=True),
+            "normalizers", {"type": "NFKC"}, {"type": "NFD"}, {"type": "Prepend", "prepend": "▁"},
+            {"type": "Strip", "strip_left": True, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": "b+"}, "content": "é"})}),
+        "byte-fallback": tokenizer(
+            {"normalizer": {"type": "Replace", "pattern": string, "content": "▁"},
+             "decoder": sequence("decoders", {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                                 {"type": "ByteFallback"}, {"type": "Fuse"},
+                                 {"type": "Strip", "content": " ", "start": 1, "stop": 0})},
+            byte_fallback=True, unk_token="<unk>", fuse_unk=True, ignore_merges=True),
         "template": tokenizer({"post_processor": template}),
         "bert": tokenizer({"post_processor": {"type": "BertProcessing", "sep": ["b", 1], "cls": ["a", 0]}}),
-        "added": tokenizer({"added_tokens": [{"id": 0, "content": "a", **rules}, {"id": 99, "content": "xy", **rules}]}),
+        "added": tokenizer({"added_tokens": [{"id": 0, "content": "a", **rules},
+                                             {"id": 99, "content": "xy", **rules}]}),
     }
     text = "Hé ab  12 <s>▁a xy\n".encode()
     return {name: parts(file, text) for name, file in files.items()} | {
@@ -150,10 +175,11 @@ def tokenizer_seeds() -> dict[str, bytes]:
 
 
 def detokenizer_seeds() -> dict[str, bytes]:
-    text = "a é€🙂\xf5\xf6".encode() + b"\xc3\xe2\x82\xf0\x9f\xed\xa0\x80 \xf5\xf8\xfb\xff"
-    return {f"{name}-{control}": bytes([number + (128 if control == "hidden" else 0) + (2 if control == "hidden" else 0)]) + text
-            for number, name in enumerate(("byte-level", "byte-fallback", "byte-by-byte", "metaspace", "join"))
-            for control in ("shown", "hidden")}
+    text = "a é€🙂".encode() + b"\xc3\xe2\x82\xf0\x9f\xed\xa0\x80 \xf5\xf8\xfb\xff"
+    kinds = ("byte-level", "byte-fallback", "byte-by-byte", "metaspace", "join")
+    # Above 127: control tokens hidden. 130 is a multiple of the kinds.
+    return {f"{name}-{control}": bytes([first + number]) + text for number, name in enumerate(kinds)
+            for control, first in (("shown", 0), ("hidden", 130))}
 
 
 def stop_matcher_seeds() -> dict[str, bytes]:
@@ -190,7 +216,7 @@ def template_seeds() -> dict[str, bytes]:
     return seeds | {name: parts(text.encode(), compact(messages)) for name, text in lines.items()}
 
 
-# --------------------------------------------------------------------------------------------------------------------- HTTP
+# -------------------------------------------------------------------------------------------------------------------- HTTP
 
 
 def api_seeds() -> dict[str, bytes]:
