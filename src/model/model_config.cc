@@ -1,13 +1,13 @@
 #include "model/model_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace decant::internal {
 namespace {
 
 constexpr int32_t kMaxPositions = 1 << 20;
+constexpr float kMaxRopeBase = 1e30F;
 
 Status CheckRange(std::string_view label, std::string_view key, int64_t value, int64_t low,
                   int64_t high) {
@@ -42,9 +42,9 @@ Status FinishConfig(std::string_view label, const ShapeKeys& keys, ModelConfig& 
     return DataLoss("{}: {} is {}; above 0 and below 1 is supported", label, keys.norm_epsilon,
                     shape.norm_epsilon);
   }
-  if (!(config.rope_base > 0) || !std::isfinite(config.rope_base)) {
-    return DataLoss("{}: {} is {}; a positive number is supported", label, keys.rope_base,
-                    config.rope_base);
+  if (!(config.rope_base >= 1 && config.rope_base <= kMaxRopeBase)) {
+    return DataLoss("{}: {} is {}; 1 to {} is supported", label, keys.rope_base, config.rope_base,
+                    kMaxRopeBase);
   }
   Expected<RopeTable> rope = ComputeRope(config.rope_base, shape.head_dim, config.rope_scaling);
   if (!rope.ok()) return rope.status().WithContext(fmt::format("{}: {}", label, keys.rope_scaling));

@@ -44,7 +44,9 @@ std::string_view WithoutOrigin(std::string_view target) {
 class RequestParser::Impl final : public http::basic_parser<true> {
  public:
   Impl(size_t header_limit, size_t body_limit) : header_limit_(header_limit), limit_(body_limit) {
-    this->header_limit(static_cast<uint32_t>(header_limit));
+    // Beast counts what is left of a head whenever more of it comes, so that the way in which a head
+    // is cut would decide: HeadTooLong counts.
+    this->header_limit(static_cast<uint32_t>(2 * header_limit));
     this->body_limit(body_limit);
     eager(true);
   }
@@ -53,8 +55,15 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     size_t used = 0;
     while (!got_some() && bytes.substr(used).starts_with("\r\n")) used += 2;
     if (!got_some() && (bytes.size() == used || bytes.substr(used) == "\r")) return used;
+    if (HeadTooLong(bytes.substr(used))) {
+      error_ = Describe(http::error::header_limit);
+      return used;
+    }
     boost::beast::error_code code;
-    used += put({bytes.data() + used, bytes.size() - used}, code);
+    const size_t taken = put({bytes.data() + used, bytes.size() - used}, code);
+    head_taken_ += taken;
+    searched_ -= std::min(searched_, taken);
+    used += taken;
     if (code && code != http::error::need_more) {
       if (!error_) error_ = Describe(code);
     } else if (is_header_done() && !is_done() && bytes.size() - used > kMaxChunkLine) {
@@ -71,6 +80,20 @@ class RequestParser::Impl final : public http::basic_parser<true> {
  private:
   using Text = boost::beast::string_view;
   using Code = boost::beast::error_code;
+
+  /// Whether the head is larger than it may be; `bytes` are those that were not taken before.
+  bool HeadTooLong(std::string_view bytes) {
+    if (is_header_done()) return false;
+    constexpr std::string_view kEnd = "\r\n\r\n";
+    size_t size = bytes.size();
+    if (head_taken_ > 0 && bytes.starts_with("\r\n")) {
+      size = 2;  // the line before it was taken
+    } else if (const size_t end = bytes.find(kEnd, searched_); end != std::string_view::npos) {
+      size = end + kEnd.size();
+    }
+    searched_ = bytes.size() - std::min(bytes.size(), kEnd.size() - 1);
+    return head_taken_ + size > header_limit_;
+  }
 
   FramingError Describe(const Code& code) const {
     if (code == http::error::header_limit) {
@@ -93,7 +116,6 @@ class RequestParser::Impl final : public http::basic_parser<true> {
   void on_request_impl(http::verb verb, Text method, Text target, int version,
                        Code& code) override {
     version_ = version;
-    header_bytes_ = method.size() + target.size();
     request_.method = method.substr(0, 32).to_string();
     if (std::find(kMethods.begin(), kMethods.end(), verb) == kMethods.end()) {
       return Refuse(405, "The method is none of GET, HEAD and POST.", code);
@@ -113,8 +135,7 @@ class RequestParser::Impl final : public http::basic_parser<true> {
 
   void on_field_impl(http::field field, Text name, Text value, Code& code) override {
     if (is_body_) return;  // A trailer: nothing here needs one.
-    header_bytes_ += name.size() + value.size() + 4;
-    if (header_bytes_ > header_limit_ || request_.headers.size() == kMaxHeaders) {
+    if (request_.headers.size() == kMaxHeaders) {
       code = http::error::header_limit;
       return;
     }
@@ -164,7 +185,8 @@ class RequestParser::Impl final : public http::basic_parser<true> {
 
   const size_t header_limit_;
   const size_t limit_;
-  size_t header_bytes_ = 0;
+  size_t head_taken_ = 0;  ///< Bytes taken while the head was not done.
+  size_t searched_ = 0;    ///< Of those not taken: so many do not begin the head's end.
   int version_ = 11;
   bool is_body_ = false;
   bool expects_continue_ = false;

@@ -13,7 +13,7 @@ namespace {
 
 uint64_t Load(const char* bytes, size_t size) {
   uint64_t word = 0;
-  std::memcpy(&word, bytes, size);
+  if (size > 0) std::memcpy(&word, bytes, size);  // an empty view may have no bytes at all
   return word;
 }
 
