@@ -4,6 +4,7 @@
 A limit on the size of files (RLIMIT_FSIZE) stands for a full disk: writes fall short at it and then fail.
 """
 
+import os
 import pathlib
 import resource
 import subprocess
@@ -64,11 +65,14 @@ class ClosedPipe(unittest.TestCase):
 
     def end_of(self, *command: str, stream: str) -> tuple[int, str]:
         """Exit status and what the other stream says, where nobody reads `stream` from the start."""
-        with subprocess.Popen([program, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            getattr(process, stream).close()
-            setattr(process, stream, None)
-            out, err = process.communicate(timeout=TIMEOUT)
-        return process.returncode, out or err or ""
+        reader, writer = os.pipe()
+        os.close(reader)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writer}
+        try:
+            done = subprocess.run([program, *command], **streams, text=True, check=False, timeout=TIMEOUT)
+        finally:
+            os.close(writer)
+        return done.returncode, done.stdout or done.stderr or ""
 
     def test_commands_end_quietly(self):
         for command in (FAULTS, ("simulate", "mutations", "--histories", "3"), CLOSED):

@@ -122,6 +122,7 @@ class FiniteTest : public ::testing::Test {
     };
     for (uint64_t key = 0; key < 5; ++key) submit(key);
     std::vector<std::vector<Completion>> completions;
+    completions.reserve(6);
     for (auto& future : futures) completions.push_back(future.get());
     futures.clear();
     submit(5);

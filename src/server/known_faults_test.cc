@@ -79,7 +79,8 @@ TEST(KnownFaultsTest, NoNumberGetsThroughAFieldThatIsNotForIt) {
         const bool good =
             allowed != kTaken.end() && allowed->second.contains(number) && !chat_logprobs;
         const HttpResponse response = api.Post(endpoint.path, With(endpoint, name, number));
-        const std::string what = endpoint.path + " " + name + ": " + number + response.body;
+        const std::string what =
+            fmt::format("{} {}: {}{}", endpoint.path, name, number, response.body);
         EXPECT_EQ(response.status, good ? 200 : 400) << what;
         ++(good ? taken : refused);
         if (response.status == 200) continue;
