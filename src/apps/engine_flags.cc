@@ -43,8 +43,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "Where it computes: cpu, cuda, cuda:N, or auto (the first GPU, if there is one)")
       ->capture_default_str()
       ->type_name("DEVICE");
-  app.add_option("--dtype", flags.dtype,
-                 "Type of weights and activations on CUDA: fp16, bf16 or auto (fp16)")
+  app.add_option(
+         "--dtype", flags.dtype,
+         "Type of weights and activations on CUDA: fp16, bf16 or auto (bf16 where the model "
+         "was made in it or is known to leave fp16's range, else fp16)")
       ->capture_default_str()
       ->type_name("TYPE");
   app.add_option("--threads", flags.threads, "Threads that compute; 0: one for each processor")
@@ -75,6 +77,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
       ->capture_default_str()
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("SWITCH");
+  app.add_flag("--check-finite", flags.check_finite,
+               "Look at the activations after every operation: a request whose values are infinite "
+               "or NaN fails with the layer and the operation where it began. Costs time, and on "
+               "CUDA the graphs and the overlap of steps");
   app.add_option("--pool-gib", flags.pool_gib,
                  "Memory for the KV cache at most, in GiB (default: 2 on the CPU, on a GPU what "
                  "--gpu-memory-utilization leaves)")
@@ -126,6 +132,7 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   }
   DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
   options.graphs = flags.graphs == "on";
+  options.check_finite = flags.check_finite;
   options.page_size = flags.page_size.value_or(preset.page_size);
   options.pool_gib = flags.pool_gib;
   options.gpu_memory_utilization = flags.gpu_memory_utilization;
@@ -155,6 +162,9 @@ Expected<std::unique_ptr<ServedModel>> LoadWithProgress(const EngineOptions& opt
     LogInfo("{}: made in {:.2f} s", served->config().name, served->load_seconds());
   }
   LogInfo("{}", served->ops().Describe());
+  if (const ChosenType& type = served->compute_type(); !type.reason.empty()) {
+    LogInfo("computes in {}: {}", type.type == ComputeType::kBf16 ? "bf16" : "fp16", type.reason);
+  }
   LogInfo("KV cache: {} pages of {} slots, {} tokens, {:.2f} GB; workspace {:.2f} GB",
           served->num_pages(), served->page_size(),
           int64_t{served->num_pages()} * served->page_size(),

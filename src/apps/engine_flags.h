@@ -25,6 +25,7 @@ struct EngineFlags {
   std::string preset = "auto";
   std::string weights = "keep";
   std::string graphs = "on";
+  bool check_finite = false;
   std::optional<std::string> decode_kernel{};
   std::optional<std::string> linear{};
   std::optional<int32_t> page_size{};

@@ -7,6 +7,7 @@
 #include "base/run_header.h"
 #include "base/status.h"
 #include "bench/kernel_bench.h"
+#include "engine/compute_type.h"
 #include "engine/device.h"
 #include "ops/ops_factory.h"
 

@@ -15,6 +15,22 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;  // what a shell reports for SIGINT
+constexpr int kExitClosedPipe = 141;   // what a shell reports for SIGPIPE
+
+/// The exit status of a command that ended with `status`, once all it printed is out.
+int Finish(const Status& status) {
+  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  // Whoever closed the pipe knows.
+  if (PipeClosed()) return kExitClosedPipe;
+  if (status.code() == StatusCode::kCancelled) return kExitInterrupted;
+  if (!status.ok()) {
+    std::fprintf(stderr, "decant: %s\n", status.message().c_str());
+    return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitError;
+  }
+  if (printed) return 0;
+  std::fputs("decant: standard output could not be written (is its disk full?)\n", stderr);
+  return kExitError;
+}
 
 int Run(int argc, char** argv) {
   CLI::App app("decant serves decoder language models: continuous batching over a paged KV cache.");
@@ -67,13 +83,9 @@ int Run(int argc, char** argv) {
   if (!log_level.empty()) SetLogLevel(ParseLogLevel(log_level).value());
 
   CatchInterrupts();
+  CatchFailedWrites(ClosedPipe::kStops);
   for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    const Status status = command.run();
-    if (status.ok()) return 0;
-    if (status.code() == StatusCode::kCancelled) return kExitInterrupted;
-    std::fprintf(stderr, "decant: %s\n", status.message().c_str());
-    return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitError;
+    if (command.app->parsed()) return Finish(command.run());
   }
   return kExitUsage;
 }

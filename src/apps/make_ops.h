@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "engine/compute_type.h"
 #include "engine/device.h"
 #include "ops/ops_factory.h"
 

@@ -239,6 +239,7 @@ Status Serve(const ServeFlags& flags) {
   if (std::isnan(flags.idle_timeout) || std::isnan(flags.shutdown_timeout)) {
     return InvalidArgument("--idle-timeout and --shutdown-timeout are numbers of seconds, not nan");
   }
+  CatchFailedWrites(ClosedPipe::kIgnored);  // its log may lose its reader
   DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
   options.fail_at_step = flags.fail_at_step;
   DECANT_ASSIGN_OR_RETURN(const ServeFiles files, ReadFiles(flags));

@@ -123,11 +123,12 @@ Status SimulateFaults(FaultsFlags flags, std::span<const char* const> command) {
   progress.Finish();
   const double seconds = watch.Seconds();
   const HistoryCounts& counts = result.counts;
-  fmt::print(
+  const std::string summary = fmt::format(
       "{} histories in {:.1f} s: {} steps, {} requests accepted and {} refused, {} tokens,\n"
       "{} samples finished, {} cancelled, {} failed; {} histories broke a promise\n",
       result.histories, seconds, counts.steps, counts.requests, counts.refused, counts.tokens,
       counts.finished, counts.cancelled, counts.failed, result.failed);
+  std::printf("%s", summary.c_str());
   for (const FoundFault& fault : result.faults) PrintFault(fault, subjects, flags.mutation);
   if (InterruptRequested()) return Error(StatusCode::kCancelled, "interrupted");
   if (writer) {
@@ -176,7 +177,7 @@ Status SimulateMutations(const MutationsFlags& flags) {
                         WhatBreaks(fault.shrunk, subjects), Lines(fault.shrunk));
   }
   progress.Finish();
-  fmt::print("{}{}", table.ToString(), only ? shown : "");
+  std::printf("%s%s", table.ToString().c_str(), only ? shown.c_str() : "");
   if (missed.empty()) return Status();
   return Error(StatusCode::kInternal, "{} histories did not show {}", flags.histories, missed);
 }

@@ -83,19 +83,38 @@ Status OutputFile::WriteLine(std::string_view line) {
   while (!rest.empty()) {
     const ssize_t written = write(descriptor_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError("write to", WritingPath());
+    if (written < 0) {
+      Status status = SystemError("write to", WritingPath());
+      TakeBack(text.size() - rest.size());
+      return status;
+    }
     rest.remove_prefix(static_cast<size_t>(written));
   }
   return Status();
 }
 
+/// Takes `written` bytes of a line that was not finished out of a file that is appended to, if they
+/// are still its last ones; a file that began with them goes.
+void OutputFile::TakeBack(size_t written) {
+  if (mode_ != OutputMode::kAppend) return;  // Abandon removes the whole part
+  struct stat info {};
+  const off_t end = lseek(descriptor_, 0, SEEK_CUR);
+  if (end < 0 || fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  const off_t begin = written > 0 ? end - static_cast<off_t>(written) : info.st_size;
+  if (written > 0 && (info.st_size != end || ftruncate(descriptor_, begin) != 0)) return;
+  if (begin == 0 && !had_content_) unlink(path_.c_str());
+}
+
 Status OutputFile::Close() {
   if (descriptor_ < 0) return Status();
-  if (close(std::exchange(descriptor_, -1)) != 0) return SystemError("write to", WritingPath());
-  if (mode_ == OutputMode::kReplace && std::rename(WritingPath().c_str(), path_.c_str()) != 0) {
-    return SystemError("put in place", path_);
+  const bool closed = close(std::exchange(descriptor_, -1)) == 0;
+  if (mode_ == OutputMode::kAppend) {
+    return closed ? Status() : SystemError("write to", path_);
   }
-  return Status();
+  if (closed && std::rename(WritingPath().c_str(), path_.c_str()) == 0) return Status();
+  Status status = SystemError(closed ? "put in place" : "write to", path_);
+  unlink(WritingPath().c_str());
+  return status;
 }
 
 }  // namespace decant

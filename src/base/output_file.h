@@ -15,7 +15,8 @@ enum class OutputMode {
 
 /// A text file written line by line that is never seen half-written. In kReplace the lines go to
 /// PATH.part, which Close renames to PATH; without Close (an error, an interrupt) PATH.part is
-/// removed and PATH stays as it was. Missing parent folders are made.
+/// removed and PATH stays as it was. A line that could not be written whole (a full disk) is taken
+/// out again. Missing parent folders are made.
 class OutputFile {
  public:
   static Expected<OutputFile> Open(std::filesystem::path path, OutputMode mode);
@@ -39,6 +40,7 @@ class OutputFile {
 
   std::filesystem::path WritingPath() const;
   void Abandon();
+  void TakeBack(size_t written);
 
   std::filesystem::path path_;
   OutputMode mode_;

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -75,6 +77,55 @@ TEST_F(WritersTest, AFileThatCannotBeMadeIsAnError) {
       OutputFile::Open(folder_ / "file" / "below.csv", OutputMode::kReplace);
   ASSERT_FALSE(file.ok());
   EXPECT_NE(file.status().message().find("file"), std::string::npos);
+}
+
+/// While it lives, no file of this process may grow past `bytes`, as on a disk that is full.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(WritersTest, AFullDiskIsAnErrorAndLeavesNothingHalfWritten) {
+  const fs::path path = folder_ / "rows.csv";
+  std::ofstream(path) << "as it was\n";
+  const fs::path started = folder_ / "started.jsonl";
+  const fs::path fresh = folder_ / "fresh.jsonl";
+  const std::string line(60, 'x');
+  {
+    const FileSizeLimit limit(100);
+    OutputFile replaced = OutputFile::Open(path, OutputMode::kReplace).value();
+    EXPECT_TRUE(replaced.WriteLine(line).ok());
+    const Status status = replaced.WriteLine(line);
+    EXPECT_NE(status.message().find("rows.csv.part: File too large"), std::string::npos)
+        << status.ToString();
+
+    OutputFile appended = OutputFile::Open(started, OutputMode::kAppend).value();
+    EXPECT_TRUE(appended.WriteLine(line).ok());
+    EXPECT_FALSE(appended.WriteLine(line).ok());
+    EXPECT_FALSE(appended.WriteLine(line).ok());
+    EXPECT_TRUE(appended.WriteLine("short").ok());
+
+    OutputFile too_long = OutputFile::Open(fresh, OutputMode::kAppend).value();
+    EXPECT_FALSE(too_long.WriteLine(std::string(200, 'x')).ok());
+  }
+  EXPECT_EQ(Read(path), "as it was\n");
+  EXPECT_FALSE(fs::exists(folder_ / "rows.csv.part"));
+  EXPECT_EQ(Read(started), line + "\nshort\n");
+  EXPECT_FALSE(fs::exists(fresh));
+  // The device that is always full.
+  OutputFile full = OutputFile::Open("/dev/full", OutputMode::kAppend).value();
+  EXPECT_NE(full.WriteLine("x").message().find("/dev/full: No space left"), std::string::npos);
 }
 
 TEST_F(WritersTest, CsvQuotesWhatNeedsIt) {

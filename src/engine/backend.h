@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "engine/compute_type.h"
 #include "engine/device.h"
 #include "model/decoder_weights.h"
 #include "ops/ops.h"

@@ -59,11 +59,4 @@ std::string DeviceName(const Device& device) {
   return fmt::format("cuda:{}", device.ordinal);
 }
 
-Expected<ComputeType> FindComputeType(std::string_view name) {
-  if (name == "auto") return ComputeType::kAuto;
-  if (name == "fp16") return ComputeType::kF16;
-  if (name == "bf16") return ComputeType::kBf16;
-  return InvalidArgument("--dtype is '{}'; allowed: auto, fp16, bf16", name);
-}
-
 }  // namespace decant

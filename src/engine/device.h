@@ -24,10 +24,4 @@ Expected<Device> FindDevice(std::string_view name);
 /// The processor or the GPU by its model, for rows of results: "NVIDIA H200".
 std::string DeviceName(const Device& device);
 
-/// Types that a backend may compute in.
-enum class ComputeType { kAuto, kF16, kBf16 };
-
-/// "auto", "fp16" or "bf16", for --dtype.
-Expected<ComputeType> FindComputeType(std::string_view name);
-
 }  // namespace decant

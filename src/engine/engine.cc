@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/narrow.h"
 
 namespace decant {
@@ -216,6 +217,7 @@ Status Engine::CompleteOldest() {
   const int64_t start = SteadyNanos();
   DECANT_ASSIGN_OR_RETURN(const StepResult result, runner_->Wait(flight.ticket));
   const int64_t end = SteadyNanos();
+  for (const RequestFailure& failure : result.failures) EndFailed(failure);
   const std::span<const TokenEvent> events = scheduler_.Commit(result);
   for (const TokenEvent& event : events) Deliver(event, end);
 
@@ -234,6 +236,13 @@ Status Engine::CompleteOldest() {
   stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_tokens);
   stats_.generated_tokens += events.size();
   return {};
+}
+
+/// Ends a request that the step could not compute, unless it has ended before.
+void Engine::EndFailed(const RequestFailure& failure) {
+  if (!scheduler_.End(failure.request)) return;
+  LogWarning("request {} has failed: {}", failure.request, failure.status.message());
+  SendEnd(failure.request, FinishReason::kFailed, failure.status);
 }
 
 /// Turns a token into text and sends it, and ends the sample where the token or its text says so.

@@ -41,7 +41,7 @@ struct StreamUpdate {
   /// prompt token i + 1 (the first has nothing before it). Valid during the call.
   std::span<const PositionLogprobs> prompt_logprobs{};
   std::optional<FinishReason> finish{};
-  Status status{};  ///< The device's error, with kFailed.
+  Status status{};  ///< With kFailed: the device's error, or why this request alone failed.
   int32_t prompt_tokens = 0;
   int32_t generated_tokens = 0;  ///< By this sample, this one included.
   int64_t time = 0;              ///< SteadyNanos when the step's result came, or of the ending.
@@ -169,6 +169,7 @@ class Engine {
   void NoteAdmissions(const StepPlan& plan, int64_t time);
   int32_t PagesInUse() const { return pool_.num_pages() - pool_.free_pages(); }
   Status CompleteOldest();
+  void EndFailed(const RequestFailure& failure);
   void Deliver(const TokenEvent& event, int64_t time);
   Stream& FindStream(RequestId id);
   void Send(StreamUpdate update);

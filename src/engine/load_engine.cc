@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "engine/model_text.h"
 #include "model/random_model.h"
+#include "ops/check_finite_ops.h"
 #include "runtime/failing_runner.h"
 #include "runtime/host_sampling.h"
 
@@ -44,6 +46,16 @@ Status CheckOptions(const EngineOptions& options) {
         options.max_batch, options.chunk_tokens);
   }
   return ValidatePageSize(options.page_size).WithContext("--page-size");
+}
+
+/// What the model computes with, made of the backend's operations.
+OpsWrapper Wrapper(const EngineOptions& options) {
+  if (!options.check_finite) return options.wrap_ops;
+  return [wrap = options.wrap_ops](std::unique_ptr<Ops> ops,
+                                   const DecoderShape& shape) -> std::unique_ptr<Ops> {
+    if (wrap) ops = wrap(std::move(ops), shape);
+    return std::make_unique<CheckFiniteOps>(std::move(ops));
+  };
 }
 
 /// Pages that fit the pool's memory; all there can be use of, if that is fewer.
@@ -101,6 +113,9 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   }
   model->tokenizer_ = std::make_shared<const Tokenizer>(std::move(tokenizer));
 
+  model->compute_type_ = ChooseComputeType(options.compute_type, options.device,
+                                           options.random_weights ? ModelConfig() : config);
+
   const int32_t own_len = config.shape.max_positions;
   if (options.max_model_len > own_len) {
     return InvalidArgument("--max-model-len is {}; the model's own is {}", options.max_model_len,
@@ -111,7 +126,7 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   DECANT_ASSIGN_OR_RETURN(
       model->backend_,
       MakeBackend({.device = options.device,
-                   .compute_type = options.compute_type,
+                   .compute_type = model->compute_type_.type,
                    .shape = config.shape,
                    .decode_kernel = options.decode_kernel,
                    .linear = options.linear,
@@ -122,7 +137,7 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
                    .max_samples = std::max(options.max_batch, HostSampling::kPromptBlock),
                    .max_model_len = model->max_model_len_,
                    .graphs = options.graphs},
-                  options.wrap_ops));
+                  Wrapper(options)));
   Ops& ops = model->backend_->ops();
   const auto packing = std::chrono::steady_clock::now();
   const LoadProgress timed = [&](int64_t done, int64_t total) {

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engine/backend.h"
+#include "engine/compute_type.h"
 #include "engine/device.h"
 #include "engine/engine.h"
 #include "model/decoder_weights.h"
@@ -33,7 +34,9 @@ struct EngineOptions {
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
-  bool graphs = true;      ///< On CUDA: whether steps may be launched as graphs.
+  bool graphs = true;  ///< On CUDA: whether steps may be launched as graphs.
+  /// Look for activations that are no finite numbers after every operation (CheckFiniteOps).
+  bool check_finite = false;
   int32_t page_size = 64;  ///< slots
   /// Memory for K and V; absent: 2 GiB on the CPU, where it is touched as it is used, and what
   /// gpu_memory_utilization leaves on a GPU.
@@ -74,6 +77,8 @@ class ServedModel {
     return config().KvBytesPerToken(sizeof(Bf16)) * page_size_ * num_pages_;
   }
   int32_t max_model_len() const { return max_model_len_; }
+  /// Which type the model computes in, and why.
+  const ChosenType& compute_type() const { return compute_type_; }
   /// From the first look at the files until requests may come.
   double load_seconds() const { return load_seconds_; }
   /// The part of it in which the weights were read and packed.
@@ -86,6 +91,7 @@ class ServedModel {
                                                            const LoadProgress&);
   ModelFiles files_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  ChosenType compute_type_;
   std::unique_ptr<Backend> backend_;
   DecoderWeights weights_;
   std::atomic<bool> poison_freed_pages_ = false;

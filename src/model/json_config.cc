@@ -196,6 +196,9 @@ Expected<ModelConfig> ReadModelConfig(const JsonMetadata& json) {
   DECANT_ASSIGN_OR_RETURN(const bool attention_bias, json.GetBoolOr("attention_bias", false));
   config.qkv_bias = config.family == "qwen2" || attention_bias;
   config.qk_norm = config.family == "qwen3";
+  // transformers 4 writes the one, 5 the other.
+  DECANT_ASSIGN_OR_RETURN(const std::string torch_dtype, json.GetStringOr("torch_dtype", ""));
+  DECANT_ASSIGN_OR_RETURN(config.stored_type, json.GetStringOr("dtype", torch_dtype));
   DECANT_ASSIGN_OR_RETURN(config.tied_head, json.GetBoolOr("tie_word_embeddings", false));
 
   std::string_view rope_key;

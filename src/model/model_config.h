@@ -24,6 +24,8 @@ enum class RopePairs {
 struct ModelConfig {
   std::string family;  ///< "llama", "qwen2", "qwen3", "mistral"
   std::string name;    ///< As the file calls itself.
+  /// What the weights were made in, as transformers calls it ("bfloat16"); empty: nobody says.
+  std::string stored_type{};
   DecoderShape shape;
   TensorNaming tensor_naming = TensorNaming::kGguf;
   RopePairs file_rope_pairs = RopePairs::kHalves;

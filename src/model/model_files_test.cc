@@ -138,6 +138,23 @@ TEST_F(ModelFilesTest, FindsHubNamesInTheCache) {
   ExpectRefusal("HuggingFaceTB/SmolLM2-135M-Instruct", "'scripts/fetch-model smollm2-135m'");
 }
 
+TEST_F(ModelFilesTest, HubNamesStayInTheCache) {
+  // Folders that a name would find if it were taken as it is.
+  for (const char* folder :
+       {"models--..--Tiny", "models--Org--..", "models--..", "models--.--.."}) {
+    const fs::path snapshots = root_ / "hub" / folder / "snapshots";
+    fs::create_directories(snapshots);
+    fs::copy(CopyOf("qwen2-bf16"), snapshots / "abc123");
+  }
+  fs::create_directories(root_ / "Tiny");
+  const ScopedVariable hub("HF_HUB_CACHE", root_ / "hub");
+  for (const char* name : {"../Tiny-that-is-not-there", "Org/../Org", "Org/..", "./..",
+                           "Org/.hidden", "Org/a/../../b", "..%2fTiny", "Org/Tiny\n"}) {
+    const Expected<ModelLocation> location = LocateModel(name);
+    EXPECT_FALSE(location.ok()) << name << " is " << location->path;
+  }
+}
+
 TEST_F(ModelFilesTest, FindsGgufFiles) {
   const fs::path file = root_ / "gguf/tiny.gguf";
   fs::create_directories(file.parent_path());

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/ops.h"
 
@@ -95,6 +96,8 @@ class ForwardingOps : public Ops {
                                                int32_t repeats) override {
     return inner_->MeasureSeconds(calls, repeats);
   }
+  std::unique_ptr<FiniteScan> MakeFiniteScan() override { return inner_->MakeFiniteScan(); }
+  std::vector<ActivationFault> TakeFaults() override { return inner_->TakeFaults(); }
   std::unique_ptr<OpsClock> MakeClock() override { return inner_->MakeClock(); }
   bool MarkAttention(OpsClock* clock) override { return inner_->MarkAttention(clock); }
   void EndPart(StepPart part) override { inner_->EndPart(part); }

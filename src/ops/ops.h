@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/status.h"
+#include "ops/finite_scan.h"
 #include "ops/ops_clock.h"
 #include "ops/step_batch.h"
 #include "ops/step_part.h"
@@ -137,6 +138,14 @@ struct StepCost {
   double operations = 0;  ///< multiply-adds count two
 };
 
+/// A token of a step whose activations are no finite numbers from some operation on.
+struct ActivationFault {
+  int32_t token = 0;  ///< In the batch.
+  std::string
+      found{};  ///< Layer, operation, how many values: "layer 3, attention: NaN in 2 of 64 values".
+  std::string advice{};  ///< What a person can do.
+};
+
 /// The operations of a forward. One implementation a device; an implementation is used by one
 /// thread at a time. Between BeginStep and the end of the step, `batch` and everything it refers to
 /// must stay as it is.
@@ -241,6 +250,16 @@ class Ops {
   /// measures that. Errors: the device's; failed precondition where it cannot record the calls.
   virtual Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
                                                        int32_t repeats);
+
+  // Activations that are no finite numbers.
+
+  /// A scan for this device; it must not outlive the operations. Here: of views in host memory.
+  virtual std::unique_ptr<FiniteScan> MakeFiniteScan() {
+    return std::make_unique<HostFiniteScan>();
+  }
+  /// What was found since BeginStep, where something looks (CheckFiniteOps); those that came first
+  /// come first. Waits for the device where something looks.
+  virtual std::vector<ActivationFault> TakeFaults() { return {}; }
 
   // Measuring steps.
 

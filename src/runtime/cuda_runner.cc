@@ -6,7 +6,9 @@
 #include "base/check.h"
 #include "model/forward.h"
 #include "ops/cuda/argmax.h"
+#include "ops/cuda/draw.h"
 #include "runtime/step_draws.h"
+#include "runtime/step_failures.h"
 
 namespace decant {
 
@@ -63,6 +65,8 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   DECANT_RETURN_IF_ERROR(device_.status());
   if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, logits, flight));
   flight.cost = ops_.Cost();
+  flight.failures = FailuresOf(plan, packed_, ops_.TakeFaults());
+  DECANT_RETURN_IF_ERROR(device_.status());
   return flight.end.Record(device_.stream());
 }
 
@@ -111,7 +115,8 @@ Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
                     "downloading logits");
 }
 
-std::vector<SampledToken> CudaRunner::ReportTokens(const Flight& flight) {
+/// Fills in the tokens, and the failures of rows from whose logits none could be drawn.
+void CudaRunner::ReportTokens(const Flight& flight, StepResult& result) {
   std::vector<const PlannedRow*> sampling;
   for (const PlannedRow& row : flight.plan->rows) {
     if (row.samples) sampling.push_back(&row);
@@ -121,18 +126,20 @@ std::vector<SampledToken> CudaRunner::ReportTokens(const Flight& flight) {
       .data = flight.logits.data(), .dtype = DType::kF32, .rows = rows, .cols = limits_.vocab};
   if (observer_) observer_(*flight.plan, logits);
   const auto* tokens = flight.tokens.As<int32_t>();
-  std::vector<SampledToken> results(sampling.size());
+  result.tokens.resize(sampling.size());
+  for (int64_t i = 0; i < rows; ++i) {
+    if (tokens[i] == kNoDraw) result.failures.push_back(NoDraw(*sampling[i]));
+  }
   const auto report = [&](int64_t i) {
     std::span<const float> row;
     if (flight.has_logits) row = {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)};
-    results[i] = sampling_.Report(*sampling[i], tokens[i], row);
+    result.tokens[i] = sampling_.Report(*sampling[i], std::max(tokens[i], 0), row);
   };
   if (flight.has_logits) {
     ops_.ParallelFor(rows, report);
   } else {
     for (int64_t i = 0; i < rows; ++i) report(i);
   }
-  return results;
 }
 
 Expected<StepResult> CudaRunner::Wait(Ticket ticket) {
@@ -145,7 +152,8 @@ Expected<StepResult> CudaRunner::Wait(Ticket ticket) {
     result.seconds = flight.end.SecondsSince(flight.begin);
     result.bytes = flight.cost.bytes;
     result.operations = flight.cost.operations;
-    result.tokens = ReportTokens(flight);
+    result.failures = std::move(flight.failures);
+    ReportTokens(flight, result);
   }
   flight.plan = nullptr;
   DECANT_RETURN_IF_ERROR(status);

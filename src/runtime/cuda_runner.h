@@ -51,6 +51,7 @@ class CudaRunner : public StepRunner {
     PinnedBuffer logits;      ///< [max_samples, vocab], made when first needed
     bool has_logits = false;  ///< Of the rows that sample, whether they were downloaded.
     StepCost cost;
+    std::vector<RequestFailure> failures;  ///< Found in activations.
   };
 
   CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights, const Limits& limits,
@@ -60,7 +61,7 @@ class CudaRunner : public StepRunner {
   /// Queues the draws of the plan's rows that sample, whose logits these are, in plan order.
   Status DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
-  std::vector<SampledToken> ReportTokens(const Flight& flight);
+  void ReportTokens(const Flight& flight, StepResult& result);
 
   Ops& ops_;
   CudaOps& device_;

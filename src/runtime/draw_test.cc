@@ -9,6 +9,7 @@
 #include "runtime/draw_cases.h"
 #include "runtime/sampler.h"
 #include "runtime/step_draws.h"
+#include "runtime/step_failures.h"
 
 namespace decant {
 namespace {
@@ -154,6 +155,29 @@ TEST(DrawTest, NothingAboveMinusInfinityGivesTokenZero) {
     DeviceRow device(50);
     EXPECT_EQ(device.Draw(row, none, 3), 0);
     EXPECT_EQ(device.Draw(row, nan, 3), 0);
+  }
+}
+
+TEST(DrawTest, TellsOfRowsFromWhichNoTokenCanBeDrawn) {
+  constexpr int32_t kVocab = 53;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf, 3e38F}) {
+    for (const int32_t at : {0, 17, kVocab - 1}) {
+      std::vector<float> logits(kVocab, 1.0F);
+      logits[at] = value;
+      const bool expected = value < kInf;
+      EXPECT_EQ(CanDraw(logits), expected) << value;
+      for (const int32_t threads : {1, 3}) {
+        BlockMemory memory(threads);
+        std::vector<std::jthread> team;
+        for (int32_t thread = 0; thread < threads; ++thread) {
+          team.emplace_back([&, thread] {
+            HostBlock block(memory, thread);
+            EXPECT_EQ(draw::CanDraw(block, logits.data(), kVocab), expected) << value;
+          });
+        }
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "model/forward.h"
+#include "runtime/step_failures.h"
 
 namespace decant {
 
@@ -77,16 +78,21 @@ StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
   if (observer_) observer_(plan, logits);
 
-  StepResult result{.step = plan.step};
+  StepResult result{.step = plan.step, .failures = FailuresOf(plan, packed_, ops_.TakeFaults())};
   std::vector<const PlannedRow*> sampling;
   for (const PlannedRow& row : plan.rows) {
     if (row.samples) sampling.push_back(&row);
   }
   result.tokens.resize(sampling.size());
+  std::vector<char> can_draw(sampling.size());
   ops_.ParallelFor(static_cast<int64_t>(sampling.size()), [&](int64_t i) {
-    result.tokens[i] =
-        sampling_.Sample(*sampling[i], {logits.Row<float>(i), static_cast<size_t>(logits.cols)});
+    const std::span<const float> row(logits.Row<float>(i), static_cast<size_t>(logits.cols));
+    can_draw[i] = CanDraw(row) ? 1 : 0;
+    result.tokens[i] = sampling_.Sample(*sampling[i], row);
   });
+  for (size_t i = 0; i < sampling.size(); ++i) {
+    if (can_draw[i] == 0) result.failures.push_back(NoDraw(*sampling[i]));
+  }
   ops_.EndPart(StepPart::kSample);
   const StepCost cost = ops_.Cost();
   result.bytes = cost.bytes;

@@ -30,7 +30,7 @@ enum class FinishReason {
   kEndOfText,   ///< It sampled one of its stop tokens.
   kStopString,  ///< Its text came to one of its stop strings.
   kCancelled,   ///< Its caller gave it up, or the engine stopped.
-  kFailed,      ///< The device failed.
+  kFailed,      ///< The device failed, or what it computed for the request is no number.
 };
 
 inline constexpr int kFinishReasons = 5;

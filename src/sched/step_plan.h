@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
+
 namespace decant {
 
 using RequestId = uint64_t;
@@ -126,6 +128,12 @@ struct SampledToken {
   std::vector<PositionLogprobs> prompt_logprobs{};
 };
 
+/// A request that cannot go on, and why: what was computed for it is no number.
+struct RequestFailure {
+  RequestId request = 0;
+  Status status{};
+};
+
 /// What a step produced: one token for each planned row that samples, in plan order.
 struct StepResult {
   uint64_t step = 0;
@@ -133,6 +141,9 @@ struct StepResult {
   double bytes = 0;       ///< What it had to read: weights once, K and V of the rows' contexts.
   double operations = 0;  ///< What it had to compute; a multiply-add counts two.
   std::vector<SampledToken> tokens{};
+  /// Of the plan's requests, those that end here; their tokens mean nothing. A request may be there
+  /// more than once: the first says why.
+  std::vector<RequestFailure> failures{};
 };
 
 }  // namespace decant

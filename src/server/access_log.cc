@@ -47,12 +47,8 @@ void AccessLog::Write(const AccessRecord& record) {
     case Target::kLog:
       if (LogEnabled(LogLevel::kInfo)) LogInfo("{}", record.ToJson());
       return;
-    case Target::kStdout: {
-      const std::string line = record.ToJson() + "\n";
-      std::fwrite(line.data(), 1, line.size(), stdout);
-      std::fflush(stdout);
-      return;
-    }
+    case Target::kStdout:
+      return WriteToStdout(record.ToJson() + "\n");
     case Target::kFile: {
       const std::lock_guard lock(mutex_);
       if (!file_) return;
@@ -63,6 +59,17 @@ void AccessLog::Write(const AccessRecord& record) {
       return;
     }
   }
+}
+
+void AccessLog::WriteToStdout(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  const bool written =
+      std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0;
+  if (written) return;
+  ended_ = true;
+  std::clearerr(stdout);  // told of here, so that it is no error of the program's at its end
+  LogError("access log: standard output cannot be written; it ends here");
 }
 
 }  // namespace decant

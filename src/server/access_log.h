@@ -29,7 +29,8 @@ struct AccessRecord {
   std::string ToJson() const;
 };
 
-/// Writes a line a request. Any thread.
+/// Writes a line a request. Any thread. A log that cannot be written ends, with an error in the
+/// program's log; the server goes on.
 class AccessLog {
  public:
   /// `target`: "log" (the program's log, level info), "-" (standard output), "off", or a file that
@@ -44,9 +45,12 @@ class AccessLog {
   explicit AccessLog(Target target, std::optional<OutputFile> file)
       : target_(target), file_(std::move(file)) {}
 
+  void WriteToStdout(const std::string& line);
+
   const Target target_;
   std::mutex mutex_;
-  std::optional<OutputFile> file_;
+  bool ended_ = false;              // guarded by mutex_
+  std::optional<OutputFile> file_;  // guarded by mutex_
 };
 
 }  // namespace decant

@@ -26,7 +26,7 @@ ApiError EndedByUs(FinishReason reason, const Status& status) {
   if (reason == FinishReason::kFailed) {
     return {.status = 500,
             .type = kServerError,
-            .message = fmt::format("the engine has failed: {}", status.message())};
+            .message = fmt::format("the request has failed: {}", status.message())};
   }
   return {.status = 503, .type = kUnavailableError, .message = "the server is shutting down"};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <typeinfo>
 #include <utility>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/run_header.h"
 #include "server/answer.h"
+#include "server/same_key.h"
 #include "server/tokenize_endpoints.h"
 
 namespace decant {
@@ -22,16 +24,6 @@ int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-/// Takes as long whatever `given` has in common with `key`.
-bool SameKey(std::string_view given, std::string_view key) {
-  size_t difference = given.size() ^ key.size();
-  for (size_t i = 0; i < given.size(); ++i) {
-    const char expected = key.empty() ? '\0' : key[i % key.size()];
-    difference |= static_cast<unsigned char>(given[i] ^ expected);
-  }
-  return difference == 0;
 }
 
 std::string LowerCase(std::string_view text) {
@@ -145,7 +137,8 @@ void Api::Handle(const std::shared_ptr<HttpExchange>& exchange) {
     if (route->get) return exchange->Respond(route->get(request));
     route->post(exchange);
   } catch (const std::exception& error) {
-    LogError("request {}: {}", request.id, error.what());
+    // Not what it says: that may quote the request.
+    LogError("request {}: an exception of type {}", request.id, typeid(error).name());
     exchange->Respond(ErrorResponse(500, kServerError, "the server has failed at this request"));
   }
 }

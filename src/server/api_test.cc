@@ -75,7 +75,9 @@ TEST(ApiTest, Models) {
   EXPECT_EQ(list["data"][0]["max_model_len"], 2000);
   EXPECT_EQ(Json::parse(api.Get("/v1/models/org/model").body), list["data"][0]);
   EXPECT_EQ(Json::parse(api.Get("/v1/models/org%2Fmodel").body), list["data"][0]);
-  for (const char* path : {"/v1/models/", "/v1/models/other", "/v1/models/org%2", "/v1/models/%"}) {
+  for (const char* path : {"/v1/models/", "/v1/models/other", "/v1/models/org%2", "/v1/models/%",
+                           "/v1/models/../../etc/passwd", "/v1/models/..%2f..%2fetc%2fpasswd",
+                           "/v1/models/org/model/../model", "/v1/models/org/model%00"}) {
     EXPECT_EQ(ErrorOf(api.Get(path))["code"], "model_not_found") << path;
   }
   const HttpResponse response = api.Post(kCompletions, R"({"model": "gpt", "prompt": "a"})");
@@ -216,6 +218,34 @@ TEST(ApiTest, AFailedDeviceIsToldOf) {
   EXPECT_EQ(waiting->response().status, 500);
   EXPECT_EQ(api.Get("/health").status, 503);
   EXPECT_EQ(api.Post(kCompletions, kHello).status, 503);
+}
+
+/// As NaN among its logits makes it: the stream ends with an error event, and nobody else notices.
+TEST(ApiTest, ARequestThatCannotBeComputedFailsAlone) {
+  TestApi api({});
+  HoldAfter(api, 5);
+  const auto other = api.StartPost(kCompletions, kLong);
+  other->WaitForBytes();
+  api.script().failing_index = 3;  // which the other one has passed
+  const auto failing = api.StartPost(kCompletions, kLong);
+  const auto whole = api.StartPost(kCompletions, kHello);
+  api.Say([](const PlannedRow&) { return std::vector<Token>(50, 'x'); });
+  api.script().hold = false;
+  failing->Wait();
+  const std::vector<Json> events = TestApi::ParseEvents(failing->bytes());
+  ASSERT_THAT(events, SizeIs(4)) << "three tokens and the error";
+  EXPECT_EQ(events.back()["error"]["type"], "server_error");
+  EXPECT_EQ(events.back()["error"]["message"], "the request has failed: no numbers");
+  whole->Wait();
+  EXPECT_EQ(whole->response().status, 500);
+  EXPECT_EQ(ErrorOf(whole->response())["message"], "the request has failed: no numbers");
+
+  other->Wait();
+  EXPECT_EQ(TestApi::ParseEvents(other->bytes()).back()["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(api.Get("/health").status, 200);
+  api.script().failing_index = -1;
+  EXPECT_EQ(api.Post(kCompletions, kHello).status, 200);
+  api.ExpectIdle();
 }
 
 TEST(ApiTest, AStoppedEngineEndsItsStreams) {

@@ -50,6 +50,34 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
   }
 }
 
+TEST(HttpServer, ABodyIsAsLongAsItsLengthSays) {
+  TestServer server;
+  RawClient client = server.Connect();
+  // What follows is the next request, and no good one.
+  client.Send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcdef\r\n\r\n");
+  auto response = client.ReadResponse();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body, "abc");
+  response = client.ReadResponse();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 400);
+  EXPECT_FALSE(client.ReadResponse());
+}
+
+TEST(HttpServer, AHeaderWithoutEndIsCutOff) {
+  HttpServerOptions options;
+  options.limits.header_bytes = 4096;
+  TestServer server(options);
+  for (const std::string start : {"GET / HTTP/1.1\r\nHost: h\r\nX: ", "GET /", "X"}) {
+    RawClient client = server.Connect();
+    client.Send(start + std::string(5000, 'x'));
+    const auto response = client.ReadResponse();
+    ASSERT_TRUE(response) << start;
+    EXPECT_TRUE(response->status == 431 || response->status == 400) << response->status;
+    EXPECT_FALSE(client.ReadResponse());
+  }
+}
+
 TEST(HttpServer, ReadsChunkedBodiesAndAsksForExpectedOnes) {
   TestServer server;
   RawClient client = server.Connect();

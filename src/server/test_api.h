@@ -123,8 +123,9 @@ class ScriptedRunner : public StepRunner {
     std::mutex mutex;  ///< Guards tokens_of.
     Tokens tokens_of;
     Token end_of_text = 0;
-    std::atomic<bool> hold = false;  ///< Steps wait while it is set.
-    std::atomic<bool> fail = false;  ///< The device fails.
+    std::atomic<bool> hold = false;           ///< Steps wait while it is set.
+    std::atomic<bool> fail = false;           ///< The device fails.
+    std::atomic<int64_t> failing_index = -1;  ///< The draw at which a request alone fails.
   };
 
   explicit ScriptedRunner(std::shared_ptr<Script> script) : script_(std::move(script)) {}
@@ -141,7 +142,12 @@ class ScriptedRunner : public StepRunner {
     launched_.pop_front();
     StepResult result{.step = ticket.step};
     for (const PlannedRow& row : plan.rows) {
-      if (row.samples) result.tokens.push_back(Sample(row));
+      if (!row.samples) continue;
+      result.tokens.push_back(Sample(row));
+      if (script_->failing_index == static_cast<int64_t>(row.sample_index)) {
+        result.failures.push_back(
+            {.request = row.request, .status = Error(StatusCode::kInternal, "no numbers")});
+      }
     }
     return result;
   }

@@ -19,7 +19,8 @@ class Normalizer {
   static constexpr size_t kMaxSteps = 64;
   static constexpr size_t kMaxContentBytes = 256;  ///< What one match or one text may grow by.
 
-  static constexpr size_t kMaxGrowth = 1024;  ///< Of a text, by all replacements together.
+  /// Of a text, by all replacements together: megabytes of a client's must not become gigabytes.
+  static constexpr size_t kMaxGrowth = 32;
 
   /// kInvalidArgument for too many steps, too much content or growth, a bad pattern.
   static Expected<Normalizer> Create(std::span<const NormalizerStep> steps);

@@ -1,12 +1,14 @@
 #include "text/tokenizer_json.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "text/normalizer.h"
 #include "text/tokenizer.h"
 
 namespace decant {
@@ -194,11 +196,11 @@ TEST(TokenizerJsonTest, RefusesBadPatternsAndTokensOfTheWrongKind) {
   ExpectRefused(file.dump(), StatusCode::kUnimplemented, "grows faster than the text");
   file = SmallFile();
   file["normalizer"] = {
-      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(200, 'a')}};
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(30, 'a')}};
   EXPECT_TRUE(StatusOf(file.dump()).ok());
   file["normalizer"] = {{"type", "Sequence"},
                         {"normalizers", {file["normalizer"], file["normalizer"]}}};
-  ExpectRefused(file.dump(), StatusCode::kInvalidArgument, "text may grow 40000 times");
+  ExpectRefused(file.dump(), StatusCode::kInvalidArgument, "text may grow 900 times");
   file = SmallFile();
   file["added_tokens"][0]["content"] = std::string(600, 'x');
   ExpectRefused(file.dump(), StatusCode::kInvalidArgument, "added token 4 has 600 bytes");
@@ -246,6 +248,56 @@ TEST(TokenizerJsonTest, LetsTheLastOfTwoCountAndGapsBe) {
   const Tokenizer tokenizer = Tokenizer::Create(std::move(data).value()).value();
   EXPECT_EQ(tokenizer.Encode("aba", SpecialTokens::kAsText), (std::vector<int32_t>{0, 5}));
   EXPECT_EQ(tokenizer.type(3), TokenType::kUnused);
+}
+
+/// Files that would take gigabytes to load, or to encode a little text with, were they taken at
+/// their word.
+TEST(TokenizerJsonTest, NoFileTakesGigabytes) {
+  rusage before = {};
+  getrusage(RUSAGE_SELF, &before);
+  const auto with = [](auto&& damage) {
+    Json file = SmallFile();
+    damage(file);
+    return file.dump();
+  };
+  const auto pattern = [&](const std::string& regex) {
+    return with([&](Json& f) {
+      f["pre_tokenizer"] = {{"type", "Split"},
+                            {"pattern", {{"Regex", regex}}},
+                            {"behavior", "Isolated"},
+                            {"invert", false}};
+    });
+  };
+  EXPECT_FALSE(StatusOf(pattern("(?:(?:(?:a{1000}){1000}){1000}){1000}")).ok());
+  EXPECT_FALSE(StatusOf(pattern("(?:(?:\\p{L}{9999}){9999})+")).ok());
+  EXPECT_FALSE(StatusOf(pattern(std::string(1'000'000, '('))).ok());
+  EXPECT_FALSE(StatusOf(with([](Json& f) { f["model"]["vocab"]["b"] = 2'147'483'647; })).ok());
+  EXPECT_FALSE(StatusOf(with([](Json& f) { f["added_tokens"][0]["id"] = 2'147'483'647; })).ok());
+  EXPECT_FALSE(
+      StatusOf(with([](Json& f) { f["model"]["vocab"][std::string(20'000'000, 'x')] = 4; })).ok());
+  std::string nested = "{\"model\":";
+  for (int i = 0; i < 5'000'000; ++i) nested += '[';
+  EXPECT_FALSE(StatusOf(nested).ok());
+
+  // What grows most of what is allowed.
+  constexpr size_t kBytes = 100'000;
+  const auto grown = [&](size_t times) {
+    return with([&](Json& f) {
+      f["normalizer"] = {{"type", "Replace"},
+                         {"pattern", {{"String", "a"}}},
+                         {"content", std::string(times, 'b')}};
+    });
+  };
+  EXPECT_FALSE(StatusOf(grown(Normalizer::kMaxGrowth + 1)).ok());
+  Expected<TokenizerData> data = ReadTokenizerJson(grown(Normalizer::kMaxGrowth), "t");
+  ASSERT_TRUE(data.ok()) << data.status().ToString();
+  const Tokenizer tokenizer = Tokenizer::Create(std::move(data).value()).value();
+  EXPECT_EQ(tokenizer.Encode(std::string(kBytes, 'a'), SpecialTokens::kParse).size(),
+            kBytes * Normalizer::kMaxGrowth);
+  rusage after = {};
+  getrusage(RUSAGE_SELF, &after);
+  constexpr int64_t kKibibytesAllowed = 1 << 20;
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, kKibibytesAllowed);
 }
 
 }  // namespace

@@ -103,6 +103,8 @@ std::vector<Case> HeaderCases() {
       {"BigEndian", "big-endian", [](GgufBuilder& b) { b.SetVersion(0x03000000); }},
       {"HugeKeyCount", "it says 9223372036854775808 keys, but",
        [](GgufBuilder& b) { b.OverrideKeyCount(kHuge); }},
+      {"KeyCountOfTwo62", "it says 4611686018427387904 keys, but",
+       [](GgufBuilder& b) { b.OverrideKeyCount(kHuge >> 1); }},
       {"AllOnesKeyCount", "it says 18446744073709551615 keys, but",
        [](GgufBuilder& b) { b.OverrideKeyCount(~uint64_t{0}); }},
       {"ProductOverflowingKeyCount", "keys, but",  // times the least size of a key: 2^64 + 12

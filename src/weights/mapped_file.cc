@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/narrow.h"
+#include "weights/bus_guard.h"
 
 namespace decant {
 namespace {
@@ -53,7 +54,9 @@ Expected<MappedFile> MappedFile::Open(const std::string& path) {
   const auto size = static_cast<size_t>(info.st_size);
   void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) return SystemError(path, "map into memory", errno);
-  return MappedFile(path, {static_cast<const std::byte*>(address), size});
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(address), size);
+  GuardMapping(bytes, path);
+  return MappedFile(path, bytes);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -66,7 +69,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  ForgetMapping(bytes_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void MappedFile::Prefetch() const {

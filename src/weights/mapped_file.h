@@ -9,8 +9,8 @@
 namespace decant {
 
 /// A whole file, mapped read-only. Its bytes stay where they are when the object moves. Pages are
-/// read when first touched; a file that someone truncates while it is mapped ends the process
-/// (SIGBUS), so replace model files by rename.
+/// read when first touched; where someone cuts the file short meanwhile, that ends the process with
+/// a message and status 1 (bus_guard.h), so replace model files by rename.
 class MappedFile {
  public:
   /// Maps the regular file at `path`. Errors name the file and what the system said: not found, no

@@ -1,9 +1,13 @@
 #include "weights/mapped_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -67,6 +71,40 @@ TEST_F(MappedFileTest, NamesWhatCannotBeMapped) {
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(MappedFile::Open(pipe).status().message(), pipe + ": not a regular file");
+}
+
+TEST_F(MappedFileTest, AFileThatIsCutShortIsToldOfAndEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto read_last = [](const MappedFile& file) {
+    return std::to_integer<int>(*static_cast<const volatile std::byte*>(&file.bytes().back()));
+  };
+  EXPECT_EXIT(
+      {
+        const std::string path = Write("cut", std::string(100'000, 'x'));
+        const MappedFile other = MappedFile::Open(Write("whole", "whole")).value();
+        MappedFile file = MappedFile::Open(path).value();
+        const MappedFile moved = std::move(file);
+        std::filesystem::resize_file(path, 10);
+        std::_Exit(read_last(moved));
+      },
+      ::testing::ExitedWithCode(1), "/cut: cannot be read any more: it was cut short");
+  // Memory that is no model file's.
+  EXPECT_EXIT(
+      {
+        const std::string path = Write("unmapped", std::string(100'000, 'x'));
+        const std::byte* last = nullptr;
+        {
+          const MappedFile file = MappedFile::Open(path).value();
+          last = &file.bytes().back();
+        }
+        const int again = open(path.c_str(), O_RDONLY);
+        void* const page = const_cast<std::byte*>(last) - 99'999;
+        if (mmap(page, 100'000, PROT_READ, MAP_PRIVATE | MAP_FIXED, again, 0) != page)
+          std::_Exit(9);
+        std::filesystem::resize_file(path, 10);
+        std::_Exit(std::to_integer<int>(*static_cast<const volatile std::byte*>(last)));
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ std::vector<Case> MalformedHeaders() {
   const std::string good = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
   return {
       {"LengthOf2To63", kValid, "at most 16777216 are read", 34, uint64_t{1} << 63},
+      {"LengthOf2Gb", kValid, "at most 16777216 are read", 34, uint64_t{1} << 31},
       {"LengthPastTheEnd", kValid, "the file ends inside its header", 0, 4096},
       {"LengthOfZero", "", "not valid JSON", 8},
       {"NotJson", "hello", "not valid JSON at byte"},
@@ -288,6 +289,19 @@ TEST_F(ShardsTest, BadShardIsNamed) {
 TEST_F(SafetensorsTest, FolderWithoutTensorsSaysWhatWasLookedFor) {
   EXPECT_NE(Refusal().find("neither model.safetensors nor model.safetensors.index.json"),
             std::string::npos);
+}
+
+/// The file is as long as it says: sparse, so that it costs no disk.
+TEST_F(SafetensorsTest, AHeaderOfTwoGigabytesIsNotRead) {
+  rusage before = {};
+  getrusage(RUSAGE_SELF, &before);
+  Write("model.safetensors", SafetensorsBytes("{", 1, uint64_t{2} << 30));
+  std::filesystem::resize_file(folder_ + "/model.safetensors", uint64_t{3} << 30);
+  EXPECT_NE(Refusal().find("at most 16777216 are read"), std::string::npos);
+  rusage after = {};
+  getrusage(RUSAGE_SELF, &after);
+  constexpr int64_t kKibibytesAllowed = 50 << 10;
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, kKibibytesAllowed);
 }
 
 TEST_F(SafetensorsTest, HugeHeadersCostLittle) {

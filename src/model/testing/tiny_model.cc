@@ -60,8 +60,8 @@ GgufBuilder BuildTinyModel(const TinyModel& model) {
       .Set("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(model.vocab - 1));
 
   uint64_t seed = model.seed * 1000;
-  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
-    builder.AddRandomTensor(name, {cols, rows}, model.type, seed++, 0.2F);
+  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols, float scale = 0.2F) {
+    builder.AddRandomTensor(name, {cols, rows}, model.type, seed++, scale);
   };
   const auto vector = [&](const std::string& name, int64_t size, float low, float high) {
     std::vector<float> values(size);
@@ -87,8 +87,9 @@ GgufBuilder BuildTinyModel(const TinyModel& model) {
     }
     matrix(layer + "attn_output.weight", model.hidden, q_rows);
     vector(layer + "ffn_norm.weight", model.hidden, 0.5F, 1.5F);
-    matrix(layer + "ffn_gate.weight", model.intermediate, model.hidden);
-    matrix(layer + "ffn_up.weight", model.intermediate, model.hidden);
+    const float scale = i == model.overflowing_layer ? 1e22F : 0.2F;
+    matrix(layer + "ffn_gate.weight", model.intermediate, model.hidden, scale);
+    matrix(layer + "ffn_up.weight", model.intermediate, model.hidden, scale);
     matrix(layer + "ffn_down.weight", model.hidden, model.intermediate);
   }
   vector("output_norm.weight", model.hidden, 0.5F, 1.5F);

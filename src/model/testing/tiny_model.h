@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "weights/testing/gguf_builder.h"
@@ -22,6 +23,9 @@ struct TinyModel {
   bool tied_head = true;
   GgmlType type = GgmlType::kQ8_0;
   uint64_t seed = 1;
+  /// A layer whose gate and up weights are so large that their product leaves fp32's range. `type`
+  /// must be one that holds such weights: kF32.
+  std::optional<int32_t> overflowing_layer{};
 };
 
 /// The file, with a byte-level tokenizer of `vocab` tokens: 256 bytes, merges, and one end-of-text

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/cuda/argmax.h"
+#include "ops/cuda/draw.h"
 #include "ops/cuda/launch.cuh"
 
 namespace decant {
@@ -19,7 +20,12 @@ struct Candidate {
   float logit = -INFINITY;
   int32_t token = 0;
 
-  /// Keeps the larger, of equals the first. NaN compares false, so it never enters.
+  /// Keeps the larger, of equals the first, and notes in `bad` what is NaN or +infinity. NaN
+  /// compares false, so it never enters.
+  __device__ void Take(float other, int32_t other_token, bool& bad) {
+    bad = bad || !(other < INFINITY);
+    Take(other, other_token);
+  }
   __device__ void Take(float other, int32_t other_token) {
     if (other > logit || (other == logit && other_token < token)) {
       logit = other;
@@ -44,27 +50,28 @@ __global__ void __launch_bounds__(kThreads)
   WaitForEarlierKernels();
   const float* row = logits + static_cast<int64_t>(blockIdx.x) * vocab;
   Candidate mine;
+  bool bad = false;
   if (vocab % 4 == 0) {
     for (int32_t i = threadIdx.x * 4; i < vocab; i += kThreads * 4) {
       const float4 values = *reinterpret_cast<const float4*>(row + i);
-      mine.Take(values.x, i);
-      mine.Take(values.y, i + 1);
-      mine.Take(values.z, i + 2);
-      mine.Take(values.w, i + 3);
+      mine.Take(values.x, i, bad);
+      mine.Take(values.y, i + 1, bad);
+      mine.Take(values.z, i + 2, bad);
+      mine.Take(values.w, i + 3, bad);
     }
   } else {
-    for (int32_t i = threadIdx.x; i < vocab; i += kThreads) mine.Take(row[i], i);
+    for (int32_t i = threadIdx.x; i < vocab; i += kThreads) mine.Take(row[i], i, bad);
   }
   if (mine.logit == -INFINITY) mine.token = vocab;  // loses against any that was found
   mine = WarpLargest(mine);
   __shared__ Candidate warps[kThreads / 32];
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
-  __syncthreads();
+  const bool can_draw = __syncthreads_or(bad ? 1 : 0) == 0;
   if (threadIdx.x >= 32) return;
   mine = WarpLargest(warps[threadIdx.x]);
   if (threadIdx.x == 0) {
     const int32_t token = mine.token == vocab ? 0 : mine.token;
-    tokens_out[blockIdx.x] = token;
+    tokens_out[blockIdx.x] = can_draw ? token : kNoDraw;
     last_tokens[list.slots[blockIdx.x]] = token;
   }
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "ops/cuda/cuda_finite_scan.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/prompt_attention.h"
 #include "ops/cuda/rows_attention.h"
@@ -614,6 +615,10 @@ StepCost CudaOps::Cost() const {
   cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
                     4 * attention_work_.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
+}
+
+std::unique_ptr<FiniteScan> CudaOps::MakeFiniteScan() {
+  return std::make_unique<CudaFiniteScan>(stream_, [this](const Status& status) { Note(status); });
 }
 
 std::unique_ptr<OpsClock> CudaOps::MakeClock() {

@@ -97,6 +97,7 @@ class CudaOps : public Ops {
   /// Records the calls as a graph, and times launches of it.
   Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
                                                int32_t repeats) override;
+  std::unique_ptr<FiniteScan> MakeFiniteScan() override;
   std::unique_ptr<OpsClock> MakeClock() override;
   bool MarkAttention(OpsClock* clock) override;
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;

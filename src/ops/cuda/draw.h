@@ -31,6 +31,9 @@
 
 namespace decant {
 
+/// Stands for the token of a row from whose logits none can be drawn.
+constexpr int32_t kNoDraw = -1;
+
 /// What is added to a token's logit.
 struct DrawBias {
   int32_t token;
@@ -109,6 +112,16 @@ DECANT_HOST_DEVICE inline float Product(float a, float b) {
 #else
   return a * b;
 #endif
+}
+
+/// Whether a token can be drawn: no logit is NaN or +infinity.
+template <typename Block>
+DECANT_HOST_DEVICE bool CanDraw(Block& block, const float* logits, int32_t vocab) {
+  bool good = true;
+  for (int32_t i = block.thread(); i < vocab; i += block.threads()) {
+    good = good && logits[i] < INFINITY;
+  }
+  return block.Count(!good) == 0;
 }
 
 /// -inf where all are NaN.

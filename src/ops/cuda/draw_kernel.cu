@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawArgs args) {
     const RowDraw row = args.rows[i];
     const float* logits = args.logits + i * vocab;
     TokenCount* counts = args.counts + row.slot * vocab;
+    const bool can_draw = draw::CanDraw(block, logits, args.vocab);
     if (row.changes_logits()) {
       float* processed = args.processed + blockIdx.x * vocab;
       ProcessRow(block, row, logits, args.vocab, args.biases, args.banned, counts, processed);
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) DrawKernel(DrawArgs args) {
     const int32_t token =
         DrawToken(block, row, logits, args.vocab, args.lists + blockIdx.x * vocab);
     if (block.thread() == 0) {
-      args.tokens_out[i] = token;
+      args.tokens_out[i] = can_draw ? token : kNoDraw;
       args.last_tokens[row.slot] = token;
       if (row.penalizes) counts[token] = max(counts[token], 1) + 1;
     }

@@ -20,7 +20,7 @@ struct DrawArgs {
   float* processed;      ///< [blocks, vocab]
   DrawCandidate* lists;  ///< [blocks, vocab]
   int32_t* last_tokens;  ///< [slots]
-  int32_t* tokens_out;   ///< [row_count]
+  int32_t* tokens_out;   ///< [row_count], or kNoDraw
 };
 
 /// Draws every row's token, and counts it where the row's penalties look at counts.

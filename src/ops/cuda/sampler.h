@@ -24,6 +24,7 @@ class CudaSampler {
   static Expected<CudaSampler> Create(const Limits& limits);
 
   /// Queues the draws: tokens_out[i] and last_tokens[rows[i].slot] get the token of rows[i].
+  /// Where none can be drawn, tokens_out[i] is kNoDraw and the other some token.
   ///   logits: [rows.size(), vocab] fp32, left as they are
   /// Waits only for the upload of the call before the last. Errors: no memory for the prompts of
   /// requests that begin to count tokens.
