@@ -11,7 +11,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["docs/reliability.md"]
+PAGES = ["docs/reliability.md", "docs/known-faults.md"]
 CITED = re.compile(r"`([^`]+)`")
 FILE = re.compile(r"\S+/\S+_test\.(?:cc|py)")
 NAME = re.compile(r"[A-Z]\w*|test_\w+")
