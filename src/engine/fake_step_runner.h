@@ -27,7 +27,7 @@ class FakeStepRunner : public StepRunner {
       : forward_(forward), options_(options) {}
 
   Expected<Ticket> Launch(const StepPlan& plan) override;
-  Expected<StepResult> Wait(Ticket ticket) override;
+  Status Wait(Ticket ticket, StepResult& result) override;
 
  private:
   FakeForward& forward_;

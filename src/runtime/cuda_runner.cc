@@ -1,6 +1,7 @@
 #include "runtime/cuda_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -31,8 +32,10 @@ Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& devi
   DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
   for (Flight& flight : runner->flights_) {
     DECANT_ASSIGN_OR_RETURN(flight.begin, CudaEvent::Create());
-    DECANT_ASSIGN_OR_RETURN(flight.end, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(bytes, "sampled tokens"));
+  }
+  for (CudaEvent& end : runner->ends_) {
+    DECANT_ASSIGN_OR_RETURN(end, CudaEvent::Create());
   }
   return runner;
 }
@@ -58,12 +61,13 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
     view.data = flight.logits.data();
     return view;
   };
-  DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, host_logits));
+  // By reference: a function object of its own would be allocated in every step.
+  DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, std::cref(host_logits)));
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
   DECANT_RETURN_IF_ERROR(device_.status());
   if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, logits, flight));
   flight.cost = ops_.Cost();
-  return flight.end.Record(device_.stream());
+  return EndOf(plan.step).Record(device_.stream());
 }
 
 Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight) {
@@ -111,45 +115,45 @@ Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
                     "downloading logits");
 }
 
-std::vector<SampledToken> CudaRunner::ReportTokens(const Flight& flight) {
-  std::vector<const PlannedRow*> sampling;
+void CudaRunner::ReportTokens(const Flight& flight, std::vector<SampledToken>& tokens) {
+  reported_.clear();
   for (const PlannedRow& row : flight.plan->rows) {
-    if (row.samples) sampling.push_back(&row);
+    if (row.samples) reported_.push_back(&row);
   }
-  const auto rows = static_cast<int64_t>(sampling.size());
+  const auto rows = static_cast<int64_t>(reported_.size());
   const TensorView logits{
       .data = flight.logits.data(), .dtype = DType::kF32, .rows = rows, .cols = limits_.vocab};
   if (observer_) observer_(*flight.plan, logits);
-  const auto* tokens = flight.tokens.As<int32_t>();
-  std::vector<SampledToken> results(sampling.size());
+  const auto* sampled = flight.tokens.As<int32_t>();
+  tokens.resize(reported_.size());
   const auto report = [&](int64_t i) {
     std::span<const float> row;
     if (flight.has_logits) row = {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)};
-    results[i] = sampling_.Report(*sampling[i], tokens[i], row);
+    tokens[i] = sampling_.Report(*reported_[i], sampled[i], row);
   };
   if (flight.has_logits) {
     ops_.ParallelFor(rows, report);
   } else {
     for (int64_t i = 0; i < rows; ++i) report(i);
   }
-  return results;
 }
 
-Expected<StepResult> CudaRunner::Wait(Ticket ticket) {
+Status CudaRunner::Wait(Ticket ticket, StepResult& result) {
   Flight& flight = flights_[ticket.step % 2];
   DECANT_CHECK(flight.plan != nullptr && flight.plan->step == ticket.step,
                "step {} waited for, which is not in flight", ticket.step);
-  const Status status = flight.end.Wait();
-  StepResult result{.step = ticket.step};
+  const CudaEvent& end = EndOf(ticket.step);
+  const Status status = end.Wait();
   if (status.ok()) {
-    result.seconds = flight.end.SecondsSince(flight.begin);
+    result.step = ticket.step;
+    result.seconds = end.SecondsSince(flight.begin);
+    result.gap = ticket.step == 0 ? 0 : flight.begin.SecondsSince(EndOf(ticket.step - 1));
     result.bytes = flight.cost.bytes;
     result.operations = flight.cost.operations;
-    result.tokens = ReportTokens(flight);
+    ReportTokens(flight, result.tokens);
   }
   flight.plan = nullptr;
-  DECANT_RETURN_IF_ERROR(status);
-  return result;
+  return status;
 }
 
 }  // namespace decant
