@@ -25,6 +25,7 @@ Status FakeStepRunner::Wait(Ticket ticket, StepResult& result) {
   launched_.pop_front();
   if (options_.step_time.count() > 0) std::this_thread::sleep_for(options_.step_time);
   DECANT_ASSIGN_OR_RETURN(result, forward_.Run(plan));
+  result.gap = options_.gap;
   if (plan.step >= options_.failing_wait) {
     return Error(StatusCode::kInternal, "the device died in step {}", plan.step);
   }
