@@ -54,12 +54,14 @@ class StepsBench {
       DECANT_RETURN_IF_ERROR(RunClosed(served_.engine(), workload, on_token).status());
     }
     std::vector<RequestTimes> requests;
+    std::vector<StepRecord> plain_steps;
     std::vector<TracedStep> steps;
     for (int32_t run = 1; run <= flags_.runs; ++run) {
       progress.SetNote(fmt::format("plain run {} of {}", run, flags_.runs));
       DECANT_ASSIGN_OR_RETURN(ClosedRun plain, RunClosed(served_.engine(), workload, on_token));
       outcome_.plain_walls.push_back(plain.wall_seconds);
       std::ranges::move(plain.requests, std::back_inserter(requests));
+      std::ranges::move(plain.steps, std::back_inserter(plain_steps));
 
       progress.SetNote(fmt::format("timed run {} of {}", run, flags_.runs));
       DECANT_ASSIGN_OR_RETURN(TracedRun timed,
@@ -70,6 +72,7 @@ class StepsBench {
       std::ranges::move(timed.steps, std::back_inserter(steps));
     }
     outcome_.gaps = SummarizeGaps(requests);
+    outcome_.idle = SummarizeIdle(plain_steps);
     outcome_.steps = SummarizeTrace(steps, rates_);
     return results_.Close(setting_, outcome_, std::span(steps).last(last_run_), rates_);
   }
@@ -82,7 +85,8 @@ class StepsBench {
           "%.1f%% of its pairs of a query and a key\n",
           outcome_.steps.loaded->decode_share * 100);
     }
-    std::printf("\n%s\n%s", WallText(outcome_).c_str(), GapText(outcome_.gaps).c_str());
+    std::printf("\n%s\n%s%s", WallText(outcome_).c_str(), GapText(outcome_.gaps).c_str(),
+                IdleText(outcome_.idle).c_str());
     std::printf(
         "floor: bytes at %.1f GB/s read from memory, operations at %.0f GFLOP/s, both measured "
         "here just now\n",
@@ -164,8 +168,9 @@ Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> comm
       "  decant bench steps --model M.gguf --out results/steps\n"
       "  decant bench steps --model M --engine flash --decode-kernel rows   # pages alone\n"
       "  decant bench steps --model M.gguf --scale 0.1 --requests 16 --max-batch 8 --runs 1\n"
-      "Plain runs give wall times and token gaps, timed runs the parts of a step; both walls are\n"
-      "printed, so that the cost of looking is known. Time stamps go into the device's own order\n"
+      "Plain runs give wall times, token gaps and how long the device idles between steps, timed\n"
+      "runs the parts of a step; both walls are printed, so that the cost of looking is known. "
+      "Time stamps go into the device's own order\n"
       "of work and nothing waits for them. The floor of a step is the longer of: the bytes it\n"
       "must read over the measured memory bandwidth, its operations over the measured rate.");
   return {.app = &app, .run = [flags, command] { return BenchSteps(*flags, command); }};

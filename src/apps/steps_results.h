@@ -11,6 +11,7 @@
 #include "base/run_header.h"
 #include "base/status.h"
 #include "bench/machine_probe.h"
+#include "bench/step_summary.h"
 #include "bench/step_trace.h"
 
 namespace decant {
@@ -34,6 +35,7 @@ struct StepsOutcome {
   std::vector<double> plain_walls{};  ///< Seconds of each run that was not timed part by part.
   std::vector<double> timed_walls{};  ///< Of each that was.
   GapSummary gaps{};                  ///< Of the plain runs.
+  IdleSummary idle{};                 ///< Of the plain runs.
   TraceSummary steps{};               ///< Of the timed runs.
 
   /// How much longer the median timed run took than the median plain one, as a share of it.

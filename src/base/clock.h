@@ -13,8 +13,11 @@ inline int64_t SteadyNanos() {
       .count();
 }
 
+/// A number of nanoseconds in seconds.
+inline double NanosToSeconds(int64_t nanos) { return static_cast<double>(nanos) * 1e-9; }
+
 /// SteadyNanos in seconds.
-inline double SteadySeconds() { return static_cast<double>(SteadyNanos()) * 1e-9; }
+inline double SteadySeconds() { return NanosToSeconds(SteadyNanos()); }
 
 /// The time now as "2025-01-31T23:59:59Z".
 std::string UtcTimestamp();
@@ -27,7 +30,7 @@ class Stopwatch {
  public:
   Stopwatch() : start_(SteadyNanos()) {}
 
-  double Seconds() const { return static_cast<double>(SteadyNanos() - start_) * 1e-9; }
+  double Seconds() const { return NanosToSeconds(SteadyNanos() - start_); }
   void Restart() { start_ = SteadyNanos(); }
 
  private:

@@ -9,6 +9,7 @@ namespace decant {
 namespace {
 
 constexpr double kMilli = 1e3;
+constexpr double kMicro = 1e6;
 
 std::optional<StepSummary> Summarize(std::span<const StepRecord> steps, bool pure_decode,
                                      const MachineRates& rates) {
@@ -43,6 +44,32 @@ std::optional<StepSummary> Summarize(std::span<const StepRecord> steps, bool pur
 
 StepSummaries SummarizeSteps(std::span<const StepRecord> steps, const MachineRates& rates) {
   return {.pure_decode = Summarize(steps, true, rates), .loaded = Summarize(steps, false, rates)};
+}
+
+IdleSummary SummarizeIdle(std::span<const StepRecord> steps) {
+  std::vector<double> gaps;
+  double idle = 0;
+  double busy = 0;
+  for (const StepRecord& step : steps) {
+    busy += step.device;
+    if (!step.follows) continue;
+    idle += step.idle;
+    gaps.push_back(step.idle);
+  }
+  if (gaps.empty()) return {};
+  return {.gaps = std::ssize(gaps), .median = Median(gaps), .share = idle / (idle + busy)};
+}
+
+JsonObject ToJson(const IdleSummary& summary) {
+  return JsonObject()
+      .Add("gaps", summary.gaps)
+      .Add("median_us", summary.median * kMicro)
+      .Add("share", summary.share);
+}
+
+std::string IdleText(const IdleSummary& summary) {
+  return fmt::format("device idle between steps: {:.2f}% of its time, median {:.1f} us ({} gaps)\n",
+                     summary.share * 100, summary.median * kMicro, summary.gaps);
 }
 
 JsonObject ToJson(const StepSummary& summary) {

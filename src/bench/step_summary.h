@@ -31,6 +31,22 @@ struct StepSummaries {
 
 StepSummaries SummarizeSteps(std::span<const StepRecord> steps, const MachineRates& rates);
 
+/// How long a device did nothing although there was work, over steps of both kinds.
+struct IdleSummary {
+  int64_t gaps = 0;   ///< Steps that were launched while the one before was in flight.
+  double median = 0;  ///< Of a gap, seconds.
+  double share = 0;   ///< Of all gaps, in the time of all gaps and all steps.
+};
+
+/// By the device's own stamps: StepRecord::idle and ::device. The first step has no gap.
+IdleSummary SummarizeIdle(std::span<const StepRecord> steps);
+
+/// {"gaps": 812, "median_us": 12.5, "share": 0.011}
+JsonObject ToJson(const IdleSummary& summary);
+
+/// "device idle between steps: 1.10% of its time, median 12.5 us (812 gaps)"
+std::string IdleText(const IdleSummary& summary);
+
 /// Times in milliseconds: {"steps": 120, "median_ms": 24.1, ...}.
 JsonObject ToJson(const StepSummary& summary);
 

@@ -66,5 +66,22 @@ TEST(StepSummaryTest, PutsTimesBesideTheirFloors) {
   EXPECT_FALSE(SummarizeSteps({}, rates).pure_decode);
 }
 
+TEST(IdleSummaryTest, CountsGapsInWhichThereWasWork) {
+  const std::vector<StepRecord> steps = {
+      {.device = 3, .follows = false, .idle = 100},  // after a wait for a request
+      {.device = 2, .follows = true, .idle = 0.5},
+      {.device = 2, .follows = true, .idle = 0.3},
+      {.device = 2, .follows = true, .idle = 0.2},
+  };
+  const IdleSummary idle = SummarizeIdle(steps);
+  EXPECT_EQ(idle.gaps, 3);
+  EXPECT_DOUBLE_EQ(idle.median, 0.3);
+  EXPECT_DOUBLE_EQ(idle.share, 0.1);
+  EXPECT_EQ(IdleText({.gaps = 3, .median = 12.5e-6, .share = 0.011}),
+            "device idle between steps: 1.10% of its time, median 12.5 us (3 gaps)\n");
+  EXPECT_EQ(SummarizeIdle(std::span(steps).first(1)).gaps, 0);
+  EXPECT_EQ(SummarizeIdle({}).share, 0);
+}
+
 }  // namespace
 }  // namespace decant

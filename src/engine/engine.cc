@@ -11,9 +11,9 @@
 namespace decant {
 namespace {
 
-constexpr double kNano = 1e-9;
+constexpr size_t kMostFlights = 2;
 
-double Seconds(int64_t from, int64_t to) { return static_cast<double>(to - from) * kNano; }
+double Seconds(int64_t from, int64_t to) { return NanosToSeconds(to - from); }
 
 Status ValidateConfig(const EngineConfig& config) {
   DECANT_RETURN_IF_ERROR(ValidatePoolShape(config.num_pages, config.page_size));
@@ -44,6 +44,7 @@ Engine::Engine(EngineConfig config, std::unique_ptr<StepRunner> runner,
       history_(config_.step_history) {
   pool_.set_free_observer(config_.free_observer);
   stats_.num_pages = config_.num_pages;
+  flights_.reserve(kMostFlights);
 }
 
 Engine::~Engine() { Stop(); }
@@ -195,7 +196,8 @@ Status Engine::LaunchNext() {
                            .pages_in_use = PagesInUse(),
                            .plan = Seconds(start, planned),
                            .launch = Seconds(planned, SteadyNanos()),
-                           .begin = start}};
+                           .begin = start,
+                           .follows = !flights_.empty()}};
   for (const PlannedRow& row : plan.rows) flight.record.cached_tokens += row.context_len;
   flights_.push_back(flight);
   return {};
@@ -213,21 +215,22 @@ void Engine::NoteAdmissions(const StepPlan& plan, int64_t time) {
 /// Waits for the oldest step in flight and delivers its tokens.
 Status Engine::CompleteOldest() {
   const Flight flight = flights_.front();
-  flights_.pop_front();
+  flights_.erase(flights_.begin());
   const int64_t start = SteadyNanos();
-  DECANT_ASSIGN_OR_RETURN(const StepResult result, runner_->Wait(flight.ticket));
+  DECANT_RETURN_IF_ERROR(runner_->Wait(flight.ticket, result_));
   const int64_t end = SteadyNanos();
-  for (const RequestFailure& failure : result.failures) EndFailed(failure);
-  const std::span<const TokenEvent> events = scheduler_.Commit(result);
+  for (const RequestFailure& failure : result_.failures) EndFailed(failure);
+  const std::span<const TokenEvent> events = scheduler_.Commit(result_);
   for (const TokenEvent& event : events) Deliver(event, end);
 
   StepRecord record = flight.record;
   record.wait = Seconds(start, end);
   record.end = end;
   record.duration = Seconds(std::max(flight.launched_at, last_step_end_), end);
-  record.device = result.seconds;
-  record.bytes = result.bytes;
-  record.operations = result.operations;
+  record.device = result_.seconds;
+  if (record.follows) record.idle = result_.gap;
+  record.bytes = result_.bytes;
+  record.operations = result_.operations;
   record.deliver = Seconds(end, SteadyNanos());
   last_step_end_ = end;
   const std::lock_guard lock(mutex_);
@@ -319,7 +322,7 @@ void Engine::EndAll(FinishReason reason, const Status& status) {
 /// Ends everything after an error of the device, and the loop with it.
 void Engine::Fail(const Status& status) {
   // The runner may still read the plans that it was given, so they must not die before.
-  for (const Flight& flight : flights_) static_cast<void>(runner_->Wait(flight.ticket));
+  for (const Flight& flight : flights_) static_cast<void>(runner_->Wait(flight.ticket, result_));
   flights_.clear();
   scheduler_.Abandon();
   {

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -186,7 +185,8 @@ class Engine {
   PagePool pool_;
   Scheduler scheduler_;
   std::unordered_map<RequestId, Stream> streams_;
-  std::deque<Flight> flights_;  ///< Launched and not waited for, oldest first.
+  std::vector<Flight> flights_;  ///< Launched and not waited for, oldest first.
+  StepResult result_;            ///< Of the step completed last.
   int64_t last_step_end_ = 0;
   std::vector<Arrival> received_arrivals_;
   std::vector<RequestId> received_cancels_;

@@ -413,9 +413,9 @@ class LoggingRunner : public StepRunner {
     log_.push_back(fmt::format("L{}", plan.step));
     return runner_.Launch(plan);
   }
-  Expected<StepResult> Wait(Ticket ticket) override {
+  Status Wait(Ticket ticket, StepResult& result) override {
     log_.push_back(fmt::format("W{}", ticket.step));
-    return runner_.Wait(ticket);
+    return runner_.Wait(ticket, result);
   }
 
  private:

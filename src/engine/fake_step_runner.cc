@@ -17,18 +17,19 @@ Expected<Ticket> FakeStepRunner::Launch(const StepPlan& plan) {
   return Ticket{plan.step};
 }
 
-Expected<StepResult> FakeStepRunner::Wait(Ticket ticket) {
+Status FakeStepRunner::Wait(Ticket ticket, StepResult& result) {
   if (launched_.empty() || launched_.front()->step != ticket.step) {
     return Error(StatusCode::kInternal, "waited for step {} out of turn", ticket.step);
   }
   const StepPlan& plan = *launched_.front();
   launched_.pop_front();
   if (options_.step_time.count() > 0) std::this_thread::sleep_for(options_.step_time);
-  Expected<StepResult> result = forward_.Run(plan);
+  DECANT_ASSIGN_OR_RETURN(result, forward_.Run(plan));
+  result.gap = options_.gap;
   if (plan.step >= options_.failing_wait) {
     return Error(StatusCode::kInternal, "the device died in step {}", plan.step);
   }
-  return result;
+  return {};
 }
 
 }  // namespace decant

@@ -17,6 +17,7 @@ class FakeStepRunner : public StepRunner {
  public:
   struct Options {
     std::chrono::microseconds step_time{0};  ///< Wait takes this long.
+    double gap = 0;                          ///< What results say, in seconds.
     /// The first step whose Launch or Wait fails.
     uint64_t failing_launch = std::numeric_limits<uint64_t>::max();
     uint64_t failing_wait = std::numeric_limits<uint64_t>::max();
@@ -27,7 +28,7 @@ class FakeStepRunner : public StepRunner {
       : forward_(forward), options_(options) {}
 
   Expected<Ticket> Launch(const StepPlan& plan) override;
-  Expected<StepResult> Wait(Ticket ticket) override;
+  Status Wait(Ticket ticket, StepResult& result) override;
 
  private:
   FakeForward& forward_;

@@ -4,15 +4,37 @@
 
 namespace decant {
 
+StepHistory::StepHistory(size_t capacity) : capacity_(capacity) {
+  records_.reserve(std::min(capacity, kReady));
+}
+
 void StepHistory::Add(const StepRecord& record) {
-  records_.push_back(record);
-  if (records_.size() > capacity_) records_.pop_front();
+  if (records_.size() < capacity_) {
+    records_.push_back(record);
+  } else if (capacity_ > 0) {
+    records_[oldest_] = record;
+    oldest_ = (oldest_ + 1) % capacity_;
+  }
+}
+
+std::vector<StepRecord> StepHistory::Slice(size_t first, size_t count) const {
+  std::vector<StepRecord> records;
+  records.reserve(count);
+  for (size_t i = 0; i < count; ++i) records.push_back(At(first + i));
+  return records;
 }
 
 std::vector<StepRecord> StepHistory::Since(uint64_t step, size_t most) const {
-  const auto first = std::ranges::lower_bound(records_, step, {}, &StepRecord::step);
-  const auto count = std::min(most, static_cast<size_t>(records_.end() - first));
-  return {first, first + static_cast<std::ptrdiff_t>(count)};
+  size_t first = 0;
+  for (size_t end = records_.size(); first < end;) {
+    const size_t middle = first + (end - first) / 2;
+    if (At(middle).step < step) {
+      first = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return Slice(first, std::min(most, records_.size() - first));
 }
 
 }  // namespace decant

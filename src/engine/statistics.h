@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "sched/request.h"
@@ -28,7 +27,10 @@ struct StepRecord {
   /// From the launch, or from the end of the step before where that came later, to the end: the
   /// device's time for this step, as far as the host can see.
   double duration = 0;
-  double device = 0;      ///< What the step took where it ran, as its StepResult says.
+  double device = 0;     ///< What the step took where it ran, as its StepResult says.
+  bool follows = false;  ///< Launched while the step before was in flight: there was work.
+  /// How long the device had done nothing when a step that follows began, as its StepResult says.
+  double idle = 0;
   double bytes = 0;       ///< What the step had to read, as its StepResult says.
   double operations = 0;  ///< What it had to compute.
 
@@ -38,20 +40,29 @@ struct StepRecord {
   double host() const { return plan + launch + deliver; }
 };
 
-/// The last records, oldest first. Adding one takes the same time however many there are.
+/// The last records, oldest first. Adding one takes the same time however many there are, and up to
+/// kReady of them take no memory that was not there from the start.
 class StepHistory {
  public:
-  explicit StepHistory(size_t capacity) : capacity_(capacity) {}
+  static constexpr size_t kReady = 65536;
+
+  explicit StepHistory(size_t capacity);
 
   void Add(const StepRecord& record);
-  std::vector<StepRecord> Records() const { return {records_.begin(), records_.end()}; }
+  std::vector<StepRecord> Records() const { return Slice(0, records_.size()); }
 
   /// The oldest `most` records whose number is at least `step`.
   std::vector<StepRecord> Since(uint64_t step, size_t most) const;
 
  private:
+  /// Record number i from the oldest.
+  const StepRecord& At(size_t i) const { return records_[(oldest_ + i) % records_.size()]; }
+  /// `count` records from number `first` on.
+  std::vector<StepRecord> Slice(size_t first, size_t count) const;
+
   size_t capacity_;
-  std::deque<StepRecord> records_;
+  std::vector<StepRecord> records_;  ///< A ring once there are `capacity_`.
+  size_t oldest_ = 0;
 };
 
 /// Counts since the engine started, and how things stand now. A request of n samples counts n times

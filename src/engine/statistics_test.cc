@@ -68,5 +68,19 @@ TEST(EngineRowsTest, AreHowFarTheSamplesWereAfterTheLastStep) {
   EXPECT_TRUE(engine->Rows().empty());
 }
 
+TEST(EngineStepsTest, AreIdleOnlyWhereAStepFollowsAnother) {
+  TestEngine engine({.max_batch = 1, .runner = {.gap = 0.25}});
+  GenerateRequest request{.prompt = {1, 2, 3}, .max_new_tokens = 3};
+  request.ignore_end_of_text = true;
+  request.sink = [](const StreamUpdate&) {};
+  ASSERT_TRUE(engine->Submit(std::move(request)).ok());
+  engine->Drain();
+  engine->Stop();
+  std::vector<std::pair<bool, double>> idle;
+  for (const StepRecord& step : engine->Steps()) idle.emplace_back(step.follows, step.idle);
+  EXPECT_THAT(idle, ::testing::ElementsAre(std::pair(false, 0.0), std::pair(true, 0.25),
+                                           std::pair(true, 0.25)));
+}
+
 }  // namespace
 }  // namespace decant

@@ -1,6 +1,7 @@
 #include "runtime/cuda_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -33,8 +34,10 @@ Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& devi
   DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
   for (Flight& flight : runner->flights_) {
     DECANT_ASSIGN_OR_RETURN(flight.begin, CudaEvent::Create());
-    DECANT_ASSIGN_OR_RETURN(flight.end, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(bytes, "sampled tokens"));
+  }
+  for (CudaEvent& end : runner->ends_) {
+    DECANT_ASSIGN_OR_RETURN(end, CudaEvent::Create());
   }
   return runner;
 }
@@ -60,14 +63,15 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
     view.data = flight.logits.data();
     return view;
   };
-  DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, host_logits));
+  // By reference: a function object of its own would be allocated in every step.
+  DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, std::cref(host_logits)));
   const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
   DECANT_RETURN_IF_ERROR(device_.status());
   if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, logits, flight));
   flight.cost = ops_.Cost();
   flight.failures = FailuresOf(plan, packed_, ops_.TakeFaults());
   DECANT_RETURN_IF_ERROR(device_.status());
-  return flight.end.Record(device_.stream());
+  return EndOf(plan.step).Record(device_.stream());
 }
 
 Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight) {
@@ -117,23 +121,23 @@ Status CudaRunner::DownloadLogits(TensorView logits, Flight& flight) {
 
 /// Fills in the tokens, and the failures of rows from whose logits none could be drawn.
 void CudaRunner::ReportTokens(const Flight& flight, StepResult& result) {
-  std::vector<const PlannedRow*> sampling;
+  reported_.clear();
   for (const PlannedRow& row : flight.plan->rows) {
-    if (row.samples) sampling.push_back(&row);
+    if (row.samples) reported_.push_back(&row);
   }
-  const auto rows = static_cast<int64_t>(sampling.size());
+  const auto rows = static_cast<int64_t>(reported_.size());
   const TensorView logits{
       .data = flight.logits.data(), .dtype = DType::kF32, .rows = rows, .cols = limits_.vocab};
   if (observer_) observer_(*flight.plan, logits);
   const auto* tokens = flight.tokens.As<int32_t>();
-  result.tokens.resize(sampling.size());
+  result.tokens.resize(reported_.size());
   for (int64_t i = 0; i < rows; ++i) {
-    if (tokens[i] == kNoDraw) result.failures.push_back(NoDraw(*sampling[i]));
+    if (tokens[i] == kNoDraw) result.failures.push_back(NoDraw(*reported_[i]));
   }
   const auto report = [&](int64_t i) {
     std::span<const float> row;
     if (flight.has_logits) row = {logits.Row<float>(i), static_cast<size_t>(limits_.vocab)};
-    result.tokens[i] = sampling_.Report(*sampling[i], std::max(tokens[i], 0), row);
+    result.tokens[i] = sampling_.Report(*reported_[i], std::max(tokens[i], 0), row);
   };
   if (flight.has_logits) {
     ops_.ParallelFor(rows, report);
@@ -142,22 +146,23 @@ void CudaRunner::ReportTokens(const Flight& flight, StepResult& result) {
   }
 }
 
-Expected<StepResult> CudaRunner::Wait(Ticket ticket) {
+Status CudaRunner::Wait(Ticket ticket, StepResult& result) {
   Flight& flight = flights_[ticket.step % 2];
   DECANT_CHECK(flight.plan != nullptr && flight.plan->step == ticket.step,
                "step {} waited for, which is not in flight", ticket.step);
-  const Status status = flight.end.Wait();
-  StepResult result{.step = ticket.step};
+  const CudaEvent& end = EndOf(ticket.step);
+  const Status status = end.Wait();
   if (status.ok()) {
-    result.seconds = flight.end.SecondsSince(flight.begin);
+    result.step = ticket.step;
+    result.seconds = end.SecondsSince(flight.begin);
+    result.gap = ticket.step == 0 ? 0 : flight.begin.SecondsSince(EndOf(ticket.step - 1));
     result.bytes = flight.cost.bytes;
     result.operations = flight.cost.operations;
     result.failures = std::move(flight.failures);
     ReportTokens(flight, result);
   }
   flight.plan = nullptr;
-  DECANT_RETURN_IF_ERROR(status);
-  return result;
+  return status;
 }
 
 }  // namespace decant

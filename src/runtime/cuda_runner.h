@@ -39,14 +39,13 @@ class CudaRunner : public StepRunner {
                                                       LogitsObserver observer);
 
   Expected<Ticket> Launch(const StepPlan& plan) override;
-  Expected<StepResult> Wait(Ticket ticket) override;
+  Status Wait(Ticket ticket, StepResult& result) override;
 
  private:
   /// A step that was launched and not waited for.
   struct Flight {
     const StepPlan* plan = nullptr;
     CudaEvent begin;
-    CudaEvent end;
     PinnedBuffer tokens;      ///< [max_rows], of the rows that sample, in plan order
     PinnedBuffer logits;      ///< [max_samples, vocab], made when first needed
     bool has_logits = false;  ///< Of the rows that sample, whether they were downloaded.
@@ -57,10 +56,13 @@ class CudaRunner : public StepRunner {
   CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights, const Limits& limits,
              LogitsObserver observer);
 
+  CudaEvent& EndOf(uint64_t step) { return ends_[step % ends_.size()]; }
   Status Enqueue(const StepPlan& plan, Flight& flight);
   /// Queues the draws of the plan's rows that sample, whose logits these are, in plan order.
   Status DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
+  /// The tokens of the rows that sampled, and the failures of those from whose logits none could be
+  /// drawn.
   void ReportTokens(const Flight& flight, StepResult& result);
 
   Ops& ops_;
@@ -73,7 +75,10 @@ class CudaRunner : public StepRunner {
   DeviceBuffer tokens_;  ///< [max_rows]
   StepDraws draws_;
   std::vector<int32_t> slots_;
+  std::vector<const PlannedRow*> reported_;
   std::array<Flight, 2> flights_;  ///< Step n lies at n % 2.
+  /// Step n's lies at n % 4: when n + 1 is waited for, n + 2 has been launched.
+  std::array<CudaEvent, 4> ends_;
 };
 
 }  // namespace decant

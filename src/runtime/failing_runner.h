@@ -18,9 +18,9 @@ class FailingRunner : public StepRunner {
 
   Expected<Ticket> Launch(const StepPlan& plan) override { return runner_->Launch(plan); }
 
-  Expected<StepResult> Wait(Ticket ticket) override {
-    Expected<StepResult> result = runner_->Wait(ticket);
-    if (ticket.step < failing_step_) return result;
+  Status Wait(Ticket ticket, StepResult& result) override {
+    Status status = runner_->Wait(ticket, result);
+    if (ticket.step < failing_step_) return status;
     return Error(StatusCode::kInternal, "step {} fails, as it was told to", ticket.step);
   }
 

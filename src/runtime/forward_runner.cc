@@ -1,10 +1,10 @@
 #include "runtime/forward_runner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "model/forward.h"
 #include "runtime/step_failures.h"
 
@@ -36,14 +36,14 @@ Expected<Ticket> ForwardRunner::Launch(const StepPlan& plan) {
   return Ticket{plan.step};
 }
 
-Expected<StepResult> ForwardRunner::Wait(Ticket ticket) {
+Status ForwardRunner::Wait(Ticket ticket, StepResult& result) {
   std::unique_lock lock(mutex_);
   finished_.wait(lock, [&] { return !results_.empty(); });
-  StepResult result = std::move(results_.front());
+  result = std::move(results_.front());
   results_.pop_front();
   DECANT_CHECK(result.step == ticket.step, "step {} waited for, step {} is the oldest", ticket.step,
                result.step);
-  return result;
+  return {};
 }
 
 void ForwardRunner::ThreadLoop() {
@@ -66,7 +66,7 @@ void ForwardRunner::ThreadLoop() {
 }
 
 StepResult ForwardRunner::RunStep(const StepPlan& plan) {
-  const auto start = std::chrono::steady_clock::now();
+  const int64_t start = SteadyNanos();
   const StepBatch& batch =
       packed_.Pack(plan, [this](int32_t row) { return sampling_.last_token(row); });
   const TensorView residual = Forward(ops_, weights_, batch);
@@ -97,7 +97,10 @@ StepResult ForwardRunner::RunStep(const StepPlan& plan) {
   const StepCost cost = ops_.Cost();
   result.bytes = cost.bytes;
   result.operations = cost.operations;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const int64_t end = SteadyNanos();
+  result.seconds = NanosToSeconds(end - start);
+  if (last_end_) result.gap = NanosToSeconds(start - *last_end_);
+  last_end_ = end;
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -32,7 +33,7 @@ class ForwardRunner : public StepRunner {
   ~ForwardRunner() override;
 
   Expected<Ticket> Launch(const StepPlan& plan) override;
-  Expected<StepResult> Wait(Ticket ticket) override;
+  Status Wait(Ticket ticket, StepResult& result) override;
 
  private:
   void ThreadLoop();
@@ -45,6 +46,7 @@ class ForwardRunner : public StepRunner {
   // Used by the runner's thread only.
   HostSampling sampling_;
   PackedBatch packed_;
+  std::optional<int64_t> last_end_;  ///< SteadyNanos when the last step was done.
 
   std::mutex mutex_;
   std::condition_variable launched_;

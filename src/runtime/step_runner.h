@@ -23,9 +23,10 @@ class StepRunner {
   /// prompt_tokens is empty takes the token that the same row sampled in the step launched before.
   virtual Expected<Ticket> Launch(const StepPlan& plan) = 0;
 
-  /// Waits for a launched step, oldest first. An error means that the device failed and no later
-  /// step will succeed.
-  virtual Expected<StepResult> Wait(Ticket ticket) = 0;
+  /// Waits for a launched step, oldest first, and puts what it produced in place of what `result`
+  /// holds, whose memory is used again. An error means that the device failed and no later step
+  /// will succeed; what `result` holds then is nothing to go by.
+  virtual Status Wait(Ticket ticket, StepResult& result) = 0;
 };
 
 }  // namespace decant

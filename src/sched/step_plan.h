@@ -138,6 +138,7 @@ struct RequestFailure {
 struct StepResult {
   uint64_t step = 0;
   double seconds = 0;     ///< What the forward and the sampling took where they ran.
+  double gap = 0;         ///< Seconds there from the end of the step before to this one's begin.
   double bytes = 0;       ///< What it had to read: weights once, K and V of the rows' contexts.
   double operations = 0;  ///< What it had to compute; a multiply-add counts two.
   std::vector<SampledToken> tokens{};

@@ -135,12 +135,12 @@ class ScriptedRunner : public StepRunner {
     return Ticket{plan.step};
   }
 
-  Expected<StepResult> Wait(Ticket ticket) override {
+  Status Wait(Ticket ticket, StepResult& result) override {
     while (script_->hold && !script_->fail) std::this_thread::yield();
     if (script_->fail) return Error(StatusCode::kInternal, "the device is gone");
     const StepPlan& plan = *launched_.front();
     launched_.pop_front();
-    StepResult result{.step = ticket.step};
+    result = {.step = ticket.step};
     for (const PlannedRow& row : plan.rows) {
       if (!row.samples) continue;
       result.tokens.push_back(Sample(row));
@@ -149,7 +149,7 @@ class ScriptedRunner : public StepRunner {
             {.request = row.request, .status = Error(StatusCode::kInternal, "no numbers")});
       }
     }
-    return result;
+    return {};
   }
 
   /// The log-probability of a sample's token number `index`, or a prompt's at `index`.

@@ -2,18 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ops/cuda/prompt_tiles.h"
 #include "ops/cuda/step_arrays.h"
 
 namespace decant {
-
-/// Query rows of one tile: the query heads of a KV head and the chunk's tokens are packed together,
-/// row = token * group + head in group.
-inline constexpr int32_t kPromptTileRows = 64;
-
-/// How many tiles a chunk of `query_len` tokens takes for one KV head.
-inline int32_t PromptTiles(int32_t query_len, int32_t group) {
-  return (query_len * group + kPromptTileRows - 1) / kPromptTileRows;
-}
 
 /// Lets the device run the kernel with the shared memory it needs, and says how many groups of
 /// warps share a tile there: fewer where shared memory is small. Once, before the first launch.

@@ -229,10 +229,12 @@ void PromptPlanner::SortByCost(std::vector<Piece>& pieces) {
 PromptPlanCounts PromptPlanner::Plan(std::span<const BatchRow> rows, int32_t table_stride,
                                      const PromptPlanChoices& choices) {
   rows_ = rows;
+  items_.clear();
+  merges_.clear();
+  if (std::ranges::all_of(rows, [](const BatchRow& row) { return row.query_len == 1; })) return {};
   ChoosePieces(choices);
   ChooseMergers();
   AddMerges();
-  items_.clear();
   for (const Piece& piece : pieces_) {
     const Tile& tile = tiles_[piece.tile];
     const BatchRow& row = rows[tile.row];

@@ -9,11 +9,14 @@ namespace decant {
 /// Element types that the CUDA kernels compute in; sums are fp32 everywhere.
 enum class CudaType { kF16, kBf16 };
 
+/// The row of a token that is padding.
+inline constexpr int32_t kNoRow = -1;
+
 struct PromptItem;
 struct PromptMerge;
 
 /// The sizes of a plan for the ranged prompt kernel; see prompt_plan.h.
-struct PromptPlanCounts {
+struct alignas(16) PromptPlanCounts {
   int32_t items = 0;
   int32_t merges = 0;
   int32_t slots = 0;    ///< Of partial sums.
@@ -21,9 +24,11 @@ struct PromptPlanCounts {
 };
 
 /// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in
-/// `rows`, and their tokens are the first tokens.
+/// `rows`, and their tokens are the first tokens. Tokens may be padded: the last ones have id 0,
+/// position 0 and no row. They are computed like others, but leave nothing in the cache, and nobody
+/// looks at what comes of them.
 struct StepArrays {
-  int32_t tokens = 0;
+  int32_t tokens = 0;  ///< The padding counts.
   int32_t rows = 0;
   int32_t decode_rows = 0;
   int32_t prompt_tiles = 0;
@@ -32,7 +37,7 @@ struct StepArrays {
   /// [tokens]; kLastToken: what the token's row sampled in the step before.
   const int32_t* token_ids = nullptr;
   const int32_t* positions = nullptr;     ///< [tokens]
-  const int32_t* token_rows = nullptr;    ///< [tokens]
+  const int32_t* token_rows = nullptr;    ///< [tokens]; kNoRow: padding
   const int32_t* query_starts = nullptr;  ///< [rows]
   const int32_t* query_lens = nullptr;    ///< [rows]
   const int32_t* context_lens = nullptr;  ///< [rows]
@@ -41,7 +46,9 @@ struct StepArrays {
   /// [prompt_tiles, 2]: row, first query row of it.
   const int32_t* prompt_tiles_at = nullptr;
 
-  PromptPlanCounts prompt_plan;                ///< Of no items where none was asked for.
+  PromptPlanCounts prompt_plan;  ///< Of no items where none was asked for.
+  /// The same in device memory [1], for graphs that serve many plans.
+  const PromptPlanCounts* prompt_counts = nullptr;
   const PromptItem* prompt_items = nullptr;    ///< [prompt_plan.items]
   const PromptMerge* prompt_merges = nullptr;  ///< [prompt_plan.merges]
 };
