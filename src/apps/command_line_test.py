@@ -72,6 +72,13 @@ class WithoutAModel(unittest.TestCase):
             (["--linear", "fast"], ["--linear", "fast", "cublas, invariant"]),
             (["--threads", "-1"], ["--threads", "-1"]),
             (["--max-batch", "0"], ["--max-batch", "0"]),
+            (["--chunk-tokens", "0"], ["--chunk-tokens is 0", "1 or more"]),
+            (["--chunk-tokens", "some"], ["--chunk-tokens is 'some'", "auto"]),
+            (["--max-step-ms", "5"], ["--max-step-ms needs --chunk-tokens auto"]),
+            (["--chunk-tokens", "auto", "--max-step-ms", "nan"], ["--max-step-ms is nan", "above 0"]),
+            (["--chunk-tokens", "auto", "--max-chunk-tokens", "100"],
+             ["--max-chunk-tokens is 100", "multiples of 16"]),
+            (["--max-chunk-tokens", "64"], ["--max-chunk-tokens needs --chunk-tokens auto"]),
             (["--page-size", "0"], ["--page-size", "0"]),
             (["--pool-gib", "nan"], ["--pool-gib", "nan"]),
             (["--threads", "two"], ["--threads", "two"]),
@@ -144,6 +151,26 @@ class WithoutAModel(unittest.TestCase):
             with open(f"{folder}/seed_tables.csv", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
             self.assertEqual({row["draw"] for row in rows}, {"0", "1"})
+
+    TINY = ("--random-weights", "0", "--shape", "tiny", "--device", "cpu", "--pool-gib", "0.1")
+
+    def test_results_say_how_chunks_are_chosen(self):
+        closed = ("runs", "batch", ["closed", "--batch-size", "3", "--warm-ups", "0", "--runs", "1"])
+        arrivals = ("arrivals", "rate", ["arrivals", "--rates", "500", "--requests", "4"])
+        steps = ("steps", "steps", ["steps", "--requests", "4", "--warm-ups", "0", "--runs", "1"])
+        limit = ["--chunk-tokens", "auto", "--max-step-ms", "2.5", "--max-chunk-tokens", "64"]
+        for chunk, flags, benches in (("512", [], [closed]), ("auto", ["--chunk-tokens", "auto"], [closed]),
+                                      ("auto:2.5ms", limit, [closed, arrivals, steps])):
+            for name, key, bench in benches:
+                with self.subTest(chunk=chunk, bench=name), tempfile.TemporaryDirectory() as folder:
+                    out = pathlib.Path(folder)
+                    done = run("bench", *bench, *self.TINY, "--scale", "0.02", "--out", out, *flags)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    with open(out / f"{name}.csv", encoding="utf-8") as file:
+                        self.assertEqual({row["chunk_tokens"] for row in csv.DictReader(file)}, {chunk})
+                    lines = [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
+                    self.assertEqual({line[key]["chunk_tokens"] for line in lines if key in line},
+                                     {int(chunk) if chunk.isdigit() else chunk})
 
     def test_names_the_flag_of_a_kernel_benchmark(self):
         cases = [
