@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "apps/chunk_name.h"
 #include "apps/step_columns.h"
 #include "bench/text_table.h"
 
@@ -81,8 +82,8 @@ class Row {
 };
 
 JsonObject Describe(const ArrivalsSetup& setup) {
-  return JsonObject()
-      .Add("device", setup.device)
+  JsonObject object;
+  object.Add("device", setup.device)
       .Add("model", setup.model)
       .Add("workload", setup.workload)
       .Add("seed", setup.seed)
@@ -91,8 +92,9 @@ JsonObject Describe(const ArrivalsSetup& setup) {
       .Add("decode_kernel", setup.decode_kernel)
       .Add("page_size", setup.page_size)
       .Add("pages", setup.pages)
-      .Add("max_batch", setup.max_batch)
-      .Add("chunk_tokens", setup.chunk_tokens);
+      .Add("max_batch", setup.max_batch);
+  AddChunk(setup.chunk_tokens, object);
+  return object;
 }
 
 /// `unit` is what the spread's values are multiplied by.
@@ -133,8 +135,8 @@ const char* Name(CurveEnd end) {
 }  // namespace
 
 std::string ArrivalsSetup::Label() const {
-  return fmt::format("{}, {} rows, {}{}", engine, max_batch, decode_kernel,
-                     one_of_seeds ? fmt::format(", seed {}", seed) : "");
+  return fmt::format("{}, {} rows, {}{}{}", engine, max_batch, decode_kernel,
+                     ChunkLabel(chunk_tokens), one_of_seeds ? fmt::format(", seed {}", seed) : "");
 }
 
 std::string ArrivalsPoint::Label() const {

@@ -29,9 +29,10 @@ struct ArrivalsSetup {
   int32_t page_size = 0;
   int32_t pages = 0;  ///< Of the pool.
   int32_t max_batch = 0;
-  int32_t chunk_tokens = 0;
+  std::string chunk_tokens{};  ///< ChunkName.
 
-  /// "decant, 32 rows, split", and the seed where there are several.
+  /// "decant, 32 rows, split", how chunks are chosen where they are, and the seed where there are
+  /// several.
   std::string Label() const;
 };
 

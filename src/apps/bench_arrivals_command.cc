@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/arrivals_results.h"
+#include "apps/chunk_name.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
 #include "apps/engine_sweep.h"
@@ -123,7 +124,8 @@ Expected<ArrivalsPlan> ReadFlags(const ArrivalsFlags& flags) {
   plan.device = DeviceName(device);
   // A step has a decode token, or it fills the chunk, or it ends a prompt.
   const int64_t requests = plan.trace.empty() ? flags.requests : std::ssize(plan.trace);
-  const int64_t chunk = std::max(flags.engine.chunk_tokens, 1);
+  const EngineOptions& first = plan.engines.front();
+  const int64_t chunk = first.auto_chunk ? ChunkPolicy::kGrain : std::max(first.chunk_tokens, 1);
   const int64_t most_steps = plan.budget_tokens + plan.prompt_tokens / chunk + requests;
   for (EngineOptions& engine : plan.engines) engine.step_history = static_cast<size_t>(most_steps);
   return plan;
@@ -170,7 +172,8 @@ class ArrivalsBench {
               .page_size = options.page_size,
               .pages = served.num_pages(),
               .max_batch = options.max_batch,
-              .chunk_tokens = options.chunk_tokens};
+              .chunk_tokens = ChunkName(options)};
+    most_chunk_tokens_ = options.chunk_tokens;
     DECANT_RETURN_IF_ERROR(plan_.trace.empty() ? RunRates(served) : RunTrace(served));
     std::stable_sort(points_.begin() + static_cast<std::ptrdiff_t>(first_), points_.end(),
                      [](const auto& a, const auto& b) { return a.rate < b.rate; });
@@ -261,7 +264,7 @@ class ArrivalsBench {
                           .decode_kernel = point.setup.decode_kernel,
                           .page_size = point.setup.page_size,
                           .max_batch = point.setup.max_batch,
-                          .chunk_tokens = point.setup.chunk_tokens};
+                          .chunk_tokens = most_chunk_tokens_};
     for (size_t i = 0; i < run.requests.size(); ++i) {
       DECANT_RETURN_IF_ERROR(tokens_->Add(shared, static_cast<int32_t>(i),
                                           traffic.workload.items[i].prompt,
@@ -277,6 +280,7 @@ class ArrivalsBench {
   MachineRates rates_;
   NamedWorkload named_;  ///< What runs.
   ArrivalsSetup setup_;
+  int32_t most_chunk_tokens_ = 0;
   size_t first_ = 0;
   std::vector<ArrivalsPoint> points_;
   std::vector<std::string> sentences_;

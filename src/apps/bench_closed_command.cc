@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/chunk_name.h"
 #include "apps/closed_results.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
@@ -92,7 +93,7 @@ class ClosedBench {
                       .one_of_seeds = plan_.workloads.size() > 1,
                       .batch_size = static_cast<int32_t>(workload.items.size()),
                       .max_batch = options.max_batch,
-                      .chunk_tokens = options.chunk_tokens,
+                      .chunk_tokens = ChunkName(options),
                       .page_size = options.page_size,
                       .decode_kernel = std::string(DecodeKernelName(options.decode_kernel)),
                       .prompt_tokens = workload.prompt_tokens(),
@@ -111,7 +112,7 @@ class ClosedBench {
       batch.runs.push_back(result.wall_seconds);
       DECANT_RETURN_IF_ERROR(results_.AddRun(batch, result, SummarizeSteps(result.steps, rates_)));
       if (batch.runs.size() == 1) {
-        DECANT_RETURN_IF_ERROR(AddTokens(batch, workload, drawn, result));
+        DECANT_RETURN_IF_ERROR(AddTokens(batch, options, workload, drawn, result));
       }
     }
     progress.Finish();
@@ -123,8 +124,8 @@ class ClosedBench {
     return Status();
   }
 
-  Status AddTokens(const ClosedBatch& batch, const Workload& workload, const WorkloadOptions& drawn,
-                   const ClosedRun& result) {
+  Status AddTokens(const ClosedBatch& batch, const EngineOptions& options, const Workload& workload,
+                   const WorkloadOptions& drawn, const ClosedRun& result) {
     if (!tokens_) return Status();
     const TokenRun run{.workload = batch.workload,
                        .options = drawn,
@@ -132,7 +133,7 @@ class ClosedBench {
                        .decode_kernel = batch.decode_kernel,
                        .page_size = batch.page_size,
                        .max_batch = batch.max_batch,
-                       .chunk_tokens = batch.chunk_tokens};
+                       .chunk_tokens = options.chunk_tokens};
     for (size_t i = 0; i < workload.items.size(); ++i) {
       DECANT_RETURN_IF_ERROR(tokens_->Add(run, static_cast<int32_t>(i), workload.items[i].prompt,
                                           result.requests[i].tokens));

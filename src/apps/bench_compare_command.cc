@@ -27,8 +27,11 @@ struct CompareFlags {
 Status Compare(CompareFlags flags) {
   DECANT_ASSIGN_OR_RETURN(const CompareCase compare, FindCompareCase(flags.name));
   flags.engine.max_batch = compare.max_batch();
-  flags.engine.chunk_tokens = compare.chunk_tokens(flags.engine.chunk_tokens);
-  DECANT_ASSIGN_OR_RETURN(const EngineOptions options, ToEngineOptions(flags.engine));
+  DECANT_ASSIGN_OR_RETURN(EngineOptions options, ToEngineOptions(flags.engine));
+  if (options.auto_chunk) {
+    return InvalidArgument("--chunk-tokens is auto; allowed here: a number of tokens");
+  }
+  options.chunk_tokens = compare.chunk_tokens(options.chunk_tokens);
   DECANT_ASSIGN_OR_RETURN(const auto served, LoadWithProgress(options));
   const std::vector<Token> alphabet = PromptAlphabet(served->tokenizer());
 

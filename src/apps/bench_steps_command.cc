@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/chunk_name.h"
 #include "apps/command.h"
 #include "apps/engine_flags.h"
 #include "apps/steps_results.h"
@@ -128,7 +129,7 @@ Status BenchSteps(const StepsFlags& flags, std::span<const char* const> command)
                     .decode_kernel = std::string(DecodeKernelName(options.decode_kernel)),
                     .page_size = options.page_size,
                     .max_batch = options.max_batch,
-                    .chunk_tokens = options.chunk_tokens,
+                    .chunk_tokens = ChunkName(options),
                     .requests = flags.requests},
                    std::move(results));
   DECANT_RETURN_IF_ERROR(bench.Run(workload));

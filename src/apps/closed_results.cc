@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/chunk_name.h"
 #include "apps/step_columns.h"
 #include "bench/quantile.h"
 #include "bench/text_table.h"
@@ -34,13 +35,13 @@ double FirstTokenMedian(const ClosedRun& run) {
 }
 
 JsonObject DescribeBatch(const ClosedBatch& batch) {
-  return JsonObject()
-      .Add("workload", batch.workload)
+  JsonObject object;
+  object.Add("workload", batch.workload)
       .Add("seed", batch.seed)
       .Add("batch_size", batch.batch_size)
-      .Add("max_batch", batch.max_batch)
-      .Add("chunk_tokens", batch.chunk_tokens)
-      .Add("page_size", batch.page_size)
+      .Add("max_batch", batch.max_batch);
+  AddChunk(batch.chunk_tokens, object);
+  return object.Add("page_size", batch.page_size)
       .Add("decode_kernel", batch.decode_kernel)
       .Add("prompt_tokens", batch.prompt_tokens)
       .Add("generated_tokens", batch.generated_tokens);
@@ -49,8 +50,9 @@ JsonObject DescribeBatch(const ClosedBatch& batch) {
 }  // namespace
 
 std::string ClosedBatch::Label() const {
-  return fmt::format("{} requests, {} rows, {}{}", batch_size, std::min(max_batch, batch_size),
-                     decode_kernel, one_of_seeds ? fmt::format(", seed {}", seed) : "");
+  return fmt::format("{} requests, {} rows, {}{}{}", batch_size, std::min(max_batch, batch_size),
+                     decode_kernel, ChunkLabel(chunk_tokens),
+                     one_of_seeds ? fmt::format(", seed {}", seed) : "");
 }
 
 std::string ClosedBatch::Line() const {

@@ -22,7 +22,7 @@ struct ClosedBatch {
   bool one_of_seeds = false;  ///< Whether the label names the seed.
   int32_t batch_size = 0;
   int32_t max_batch = 0;
-  int32_t chunk_tokens = 0;
+  std::string chunk_tokens{};  ///< ChunkName.
   int32_t page_size = 0;
   std::string decode_kernel{};
   int64_t prompt_tokens = 0;     ///< Of the whole batch.
@@ -30,7 +30,8 @@ struct ClosedBatch {
   std::vector<double> runs{};    ///< Wall seconds of each recorded run, to the last request.
   StepSummaries steps{};         ///< Of all recorded runs together.
 
-  /// "32 requests, 8 rows, split", and the seed where there are several.
+  /// "32 requests, 8 rows, split", how chunks are chosen where they are, and the seed where there
+  /// are several.
   std::string Label() const;
   /// Label, median and range of the runs.
   std::string Line() const;

@@ -29,10 +29,12 @@ Command AddTokenizeCommand(CLI::App& parent);
 Command AddBenchArrivalsCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchClosedCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchCompareCommand(CLI::App& parent);
+Command AddBenchInvarianceCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchLinearCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchPageProbeCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> command);
+Command AddBenchWorkloadCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddParityCommand(CLI::App& parent, std::span<const char* const> command);
 Command AddScoreCommand(CLI::App& parent, std::span<const char* const> command);
 

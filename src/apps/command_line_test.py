@@ -22,8 +22,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 COMMANDS = [["bench", "arrivals"], ["bench", "closed"], ["bench", "compare"],
-            ["bench", "kernel"], ["bench", "linear"], ["bench", "page-probe"],
-            ["bench", "steps"], ["generate"],
+            ["bench", "invariance"], ["bench", "kernel"], ["bench", "linear"],
+            ["bench", "page-probe"], ["bench", "steps"], ["bench", "workload"], ["generate"],
             ["inspect"], ["parity"], ["score"], ["serve"], ["tokenize"],
             *(["simulate", part] for part in ("check", "faults", "fit", "fit-seed", "mutations",
                                               "plan", "seed-tables")),
@@ -72,6 +72,13 @@ class WithoutAModel(unittest.TestCase):
             (["--linear", "fast"], ["--linear", "fast", "cublas, invariant"]),
             (["--threads", "-1"], ["--threads", "-1"]),
             (["--max-batch", "0"], ["--max-batch", "0"]),
+            (["--chunk-tokens", "0"], ["--chunk-tokens is 0", "1 or more"]),
+            (["--chunk-tokens", "some"], ["--chunk-tokens is 'some'", "auto"]),
+            (["--max-step-ms", "5"], ["--max-step-ms needs --chunk-tokens auto"]),
+            (["--chunk-tokens", "auto", "--max-step-ms", "nan"], ["--max-step-ms is nan", "above 0"]),
+            (["--chunk-tokens", "auto", "--max-chunk-tokens", "100"],
+             ["--max-chunk-tokens is 100", "multiples of 16"]),
+            (["--max-chunk-tokens", "64"], ["--max-chunk-tokens needs --chunk-tokens auto"]),
             (["--page-size", "0"], ["--page-size", "0"]),
             (["--pool-gib", "nan"], ["--pool-gib", "nan"]),
             (["--threads", "two"], ["--threads", "two"]),
@@ -144,6 +151,68 @@ class WithoutAModel(unittest.TestCase):
             with open(f"{folder}/seed_tables.csv", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
             self.assertEqual({row["draw"] for row in rows}, {"0", "1"})
+
+    TINY = ("--random-weights", "0", "--shape", "tiny", "--device", "cpu", "--pool-gib", "0.1")
+
+    def test_results_say_how_chunks_are_chosen(self):
+        closed = ("runs", "batch", ["closed", "--batch-size", "3", "--warm-ups", "0", "--runs", "1"])
+        arrivals = ("arrivals", "rate", ["arrivals", "--rates", "500", "--requests", "4"])
+        steps = ("steps", "steps", ["steps", "--requests", "4", "--warm-ups", "0", "--runs", "1"])
+        limit = ["--chunk-tokens", "auto", "--max-step-ms", "2.5", "--max-chunk-tokens", "64"]
+        for chunk, flags, benches in (("512", [], [closed]), ("auto", ["--chunk-tokens", "auto"], [closed]),
+                                      ("auto:2.5ms", limit, [closed, arrivals, steps])):
+            for name, key, bench in benches:
+                with self.subTest(chunk=chunk, bench=name), tempfile.TemporaryDirectory() as folder:
+                    out = pathlib.Path(folder)
+                    done = run("bench", *bench, *self.TINY, "--scale", "0.02", "--out", out, *flags)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    with open(out / f"{name}.csv", encoding="utf-8") as file:
+                        self.assertEqual({row["chunk_tokens"] for row in csv.DictReader(file)}, {chunk})
+                    lines = [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
+                    self.assertEqual({line[key]["chunk_tokens"] for line in lines if key in line},
+                                     {int(chunk) if chunk.isdigit() else chunk})
+
+    def test_invariance_is_priced_in_pairs(self):
+        bench = ["bench", "invariance", *self.TINY]
+        self.assertIn("--linear", self.refused(2, *bench, "--linear", "cublas"))
+        self.assertIn("split", self.refused(2, *bench, "--decode-kernel", "rows"))
+        self.assertIn("--rate", self.refused(2, *bench, "--rate", "nan"))
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(*bench, "--scale", "0.02", "--batch-size", "3", "--requests", "4", "--rate",
+                       "500", "--runs", "1", "--pairs", "2", "--out", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("not a price", done.stdout)
+            with open(pathlib.Path(folder) / "invariance.csv", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            measures = ["closed", "served", "token_gap", "pure_decode"]
+            self.assertEqual([(row["pair"], row["measure"], row["path"]) for row in rows],
+                             [(pair, measure, path) for pair in ("1", "2") for measure in measures
+                              for path in ("invariant", "invariant again")])
+            for one, two in zip(rows[::2], rows[1::2]):
+                ratio = float(one["value"]) / float(two["value"])
+                self.assertAlmostEqual(float(one["ratio"]), 1 / ratio if one["measure"] == "served" else ratio, 6)
+                self.assertEqual(one["ratio"], two["ratio"])
+
+    def test_a_workload_is_written_for_other_engines(self):
+        self.assertIn("--shape", self.refused(2, "bench", "workload", "--out", "x"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "workload.jsonl"
+            command = ["bench", "workload", "--shape", "tiny", "--scale", "0.1", "--requests", "6",
+                       "--out", path]
+            for rate in ([], ["--rate", "2"]):
+                done = run(*command, *rate)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                lines = [json.loads(line) for line in path.read_text().splitlines()]
+                self.assertEqual(lines[1]["shape"]["num_hidden_layers"], 4)
+                requests = [line["request"] for line in lines[2:]]
+                self.assertEqual(len(requests), 6)
+                arrivals = [request["arrival_s"] for request in requests]
+                self.assertEqual(arrivals, sorted(arrivals))
+                self.assertEqual(arrivals[0], 0)
+                self.assertEqual(arrivals[-1] > 0, bool(rate))
+                for request in requests:
+                    self.assertIn(len(request["prompt"]), (2, 6, 26, 102, 410))
+                    self.assertIn(request["budget"], range(6, 27))
 
     def test_names_the_flag_of_a_kernel_benchmark(self):
         cases = [

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "base/log.h"
 #include "base/progress.h"
@@ -89,9 +90,21 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "Share of a GPU's memory for weights, workspace and KV cache together")
       ->capture_default_str()
       ->type_name("SHARE");
-  app.add_option("--chunk-tokens,--max-num-batched-tokens", flags.chunk_tokens,
-                 "Prompt tokens a step, all rows together; decode tokens do not count")
+  app.add_option(
+         "--chunk-tokens,--max-num-batched-tokens", flags.chunk_tokens,
+         "Prompt tokens a step, all rows together (decode tokens do not count); or auto, to "
+         "choose them for each step: as many as compute in the time that the step reads, or "
+         "as --max-step-ms allows. Same output")
       ->capture_default_str()
+      ->type_name("N|auto");
+  app.add_option("--max-step-ms", flags.max_step_ms,
+                 "With --chunk-tokens auto: the time that a step with prompt tokens may take, in "
+                 "milliseconds, and so the gap between tokens of those who wait for it")
+      ->type_name("MS");
+  app.add_option(
+         "--max-chunk-tokens", flags.max_chunk_tokens,
+         "With --chunk-tokens auto: prompt tokens a step at most, a multiple of 16 (default: "
+         "2048)")
       ->type_name("N");
   app.add_option("--max-model-len", flags.max_model_len,
                  "Positions a request may have; 0: as many as the model")
@@ -107,6 +120,32 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
       ->capture_default_str()
       ->type_name("ROWS");
 }
+
+namespace {
+
+Status ReadChunk(const EngineFlags& flags, EngineOptions& options) {
+  constexpr int32_t kMostByDefault = 2048;
+  options.max_step_ms = flags.max_step_ms;
+  options.auto_chunk = flags.chunk_tokens == "auto";
+  if (options.auto_chunk) {
+    options.chunk_tokens = flags.max_chunk_tokens.value_or(kMostByDefault);
+    if (options.chunk_tokens >= 1) return {};
+    return InvalidArgument("--max-chunk-tokens is {}; allowed: multiples of 16",
+                           options.chunk_tokens);
+  }
+  const std::string& text = flags.chunk_tokens;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), options.chunk_tokens);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgument("--chunk-tokens is '{}'; allowed: a number of tokens, or auto", text);
+  }
+  if (flags.max_chunk_tokens) {
+    return InvalidArgument("--max-chunk-tokens needs --chunk-tokens auto");
+  }
+  return {};
+}
+
+}  // namespace
 
 Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   EngineOptions options;
@@ -137,7 +176,7 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
   options.pool_gib = flags.pool_gib;
   options.gpu_memory_utilization = flags.gpu_memory_utilization;
   options.max_batch = flags.max_batch;
-  options.chunk_tokens = flags.chunk_tokens;
+  DECANT_RETURN_IF_ERROR(ReadChunk(flags, options));
   options.max_model_len = flags.max_model_len;
   return options;
 }

@@ -32,7 +32,9 @@ struct EngineFlags {
   std::optional<double> pool_gib{};
   double gpu_memory_utilization = 0.9;
   int32_t max_batch = 32;
-  int32_t chunk_tokens = 512;
+  std::string chunk_tokens = "512";
+  std::optional<int32_t> max_chunk_tokens{};
+  std::optional<double> max_step_ms{};
   int32_t max_model_len = 0;
 };
 

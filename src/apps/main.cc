@@ -65,10 +65,12 @@ int Run(int argc, char** argv) {
       AddBenchArrivalsCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchClosedCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchCompareCommand(bench),
+      AddBenchInvarianceCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchKernelCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchLinearCommand(bench, {argv, static_cast<size_t>(argc)}),
       AddBenchPageProbeCommand(bench, {argv, static_cast<size_t>(argc)}),
-      AddBenchStepsCommand(bench, {argv, static_cast<size_t>(argc)})};
+      AddBenchStepsCommand(bench, {argv, static_cast<size_t>(argc)}),
+      AddBenchWorkloadCommand(bench, {argv, static_cast<size_t>(argc)})};
   for (Command& command : AddGateCommands(app, {argv, static_cast<size_t>(argc)})) {
     commands.push_back(std::move(command));
   }

@@ -75,6 +75,8 @@ Expected<std::vector<ScoreRun>> ReadRuns(const ScoreFlags& flags) {
       runs.push_back({.through = through, .options = options});
       runs.back().options.decode_kernel = kernel;
       runs.back().options.chunk_tokens = 1;
+      runs.back().options.auto_chunk = false;
+      runs.back().options.max_step_ms.reset();
     }
   }
   return runs;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/chunk_name.h"
 #include "bench/chrome_trace.h"
 #include "bench/quantile.h"
 #include "bench/text_table.h"
@@ -160,20 +161,20 @@ Status StepsResults::Close(const StepsSetting& setting, const StepsOutcome& outc
                           .Add("engine", setting.engine)
                           .Add("decode_kernel", setting.decode_kernel)
                           .Add("page_size", setting.page_size)
-                          .Add("max_batch", setting.max_batch)
-                          .Add("chunk_tokens", setting.chunk_tokens)
-                          .Add("requests", setting.requests)
-                          .Add("memory_bytes_per_s", rates.bytes_per_second)
-                          .Add("operations_per_s", rates.operations_per_second)
-                          .Add("plain_walls_s", ToArray(outcome.plain_walls))
-                          .Add("timed_walls_s", ToArray(outcome.timed_walls))
-                          .Add("cost_of_timing", outcome.CostOfTiming())
-                          .Add("gaps", JsonObject()
-                                           .Add("gaps", outcome.gaps.gaps)
-                                           .Add("median_ms", outcome.gaps.median * kMilli)
-                                           .Add("p99_ms", outcome.gaps.p99 * kMilli)
-                                           .Add("max_ms", outcome.gaps.max * kMilli))
-                          .Add("idle", ToJson(outcome.idle));
+                          .Add("max_batch", setting.max_batch);
+  AddChunk(setting.chunk_tokens, object);
+  object.Add("requests", setting.requests)
+      .Add("memory_bytes_per_s", rates.bytes_per_second)
+      .Add("operations_per_s", rates.operations_per_second)
+      .Add("plain_walls_s", ToArray(outcome.plain_walls))
+      .Add("timed_walls_s", ToArray(outcome.timed_walls))
+      .Add("cost_of_timing", outcome.CostOfTiming())
+      .Add("gaps", JsonObject()
+                       .Add("gaps", outcome.gaps.gaps)
+                       .Add("median_ms", outcome.gaps.median * kMilli)
+                       .Add("p99_ms", outcome.gaps.p99 * kMilli)
+                       .Add("max_ms", outcome.gaps.max * kMilli))
+      .Add("idle", ToJson(outcome.idle));
   if (outcome.steps.pure_decode) object.Add("pure_decode", ToJson(*outcome.steps.pure_decode));
   if (outcome.steps.loaded) object.Add("loaded", ToJson(*outcome.steps.loaded));
   DECANT_RETURN_IF_ERROR(files_->jsonl.Write(JsonObject().Add("steps", object)));

@@ -26,7 +26,7 @@ struct StepsSetting {
   std::string decode_kernel{};
   int32_t page_size = 0;
   int32_t max_batch = 0;
-  int32_t chunk_tokens = 0;
+  std::string chunk_tokens{};  ///< ChunkName.
   int32_t requests = 0;
 };
 

@@ -17,7 +17,13 @@ double Seconds(int64_t from, int64_t to) { return NanosToSeconds(to - from); }
 
 Status ValidateConfig(const EngineConfig& config) {
   DECANT_RETURN_IF_ERROR(ValidatePoolShape(config.num_pages, config.page_size));
-  return ValidateSchedulerConfig(config.scheduler);
+  DECANT_RETURN_IF_ERROR(ValidateSchedulerConfig(config.scheduler));
+  if (!config.chunk_policy) return {};
+  if (config.chunk_policy->most > config.scheduler.chunk_tokens) {
+    return InvalidArgument("the largest chunk is {}; allowed: at most {} (chunk_tokens)",
+                           config.chunk_policy->most, config.scheduler.chunk_tokens);
+  }
+  return ValidateChunkPolicy(*config.chunk_policy);
 }
 
 }  // namespace
@@ -45,6 +51,11 @@ Engine::Engine(EngineConfig config, std::unique_ptr<StepRunner> runner,
   pool_.set_free_observer(config_.free_observer);
   stats_.num_pages = config_.num_pages;
   flights_.reserve(kMostFlights);
+  stats_.chunk_tokens = config_.scheduler.chunk_tokens;
+  if (config_.chunk_policy) {
+    chunk_policy_.emplace(*config_.chunk_policy);
+    stats_.chunk_tokens = 0;
+  }
 }
 
 Engine::~Engine() { Stop(); }
@@ -182,13 +193,14 @@ bool Engine::Receive() {
 /// Plans the next step and starts it, if there is anything to compute.
 Status Engine::LaunchNext() {
   const int64_t start = SteadyNanos();
-  const StepPlan& plan = scheduler_.Next();
+  const StepPlan& plan = PlanNext();
   if (plan.empty()) return {};
   const int64_t planned = SteadyNanos();
   NoteAdmissions(plan, planned);
   DECANT_ASSIGN_OR_RETURN(const Ticket ticket, runner_->Launch(plan));
   Flight flight{.ticket = ticket,
                 .launched_at = planned,
+                .load = LoadOf(plan),
                 .record = {.step = plan.step,
                            .prompt_tokens = plan.prompt_tokens,
                            .decode_tokens = plan.decode_tokens,
@@ -201,6 +213,24 @@ Status Engine::LaunchNext() {
   for (const PlannedRow& row : plan.rows) flight.record.cached_tokens += row.context_len;
   flights_.push_back(flight);
   return {};
+}
+
+/// The next step, in a chunk of its own where there is a policy.
+const StepPlan& Engine::PlanNext() {
+  if (!chunk_policy_) return scheduler_.Next();
+  return scheduler_.Next(chunk_policy_->Choose(scheduler_.Outlook()));
+}
+
+/// Tells the policy what a step took, and the log, once, where the policy cannot do its duty.
+void Engine::TellChunkPolicy(const StepLoad& load, double seconds) {
+  if (!chunk_policy_) return;
+  chunk_policy_->Observe(load, seconds);
+  if (told_out_of_reach_ || !chunk_policy_->out_of_reach()) return;
+  told_out_of_reach_ = true;
+  LogWarning(
+      "loaded steps cannot be kept under {:g} ms here: with {} prompt tokens one takes {:.3g} ms; "
+      "prompts go on in such chunks",
+      *config_.chunk_policy->max_step_seconds * 1e3, ChunkPolicy::kGrain, seconds * 1e3);
 }
 
 /// Writes down when requests left the queue: a row with a prompt chunk may be its request's first.
@@ -233,7 +263,9 @@ Status Engine::CompleteOldest() {
   record.operations = result_.operations;
   record.deliver = Seconds(end, SteadyNanos());
   last_step_end_ = end;
+  TellChunkPolicy(flight.load, record.duration);
   const std::lock_guard lock(mutex_);
+  if (chunk_policy_) stats_.chunk_tokens = chunk_policy_->last_binding();
   history_.Add(record);
   ++(record.pure_decode() ? stats_.pure_decode_steps : stats_.loaded_steps);
   stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_tokens);

@@ -18,6 +18,7 @@
 #include "engine/statistics.h"
 #include "engine/text_stream.h"
 #include "runtime/step_runner.h"
+#include "sched/chunk_policy.h"
 #include "sched/scheduler.h"
 #include "text/tokenizer.h"
 
@@ -70,6 +71,8 @@ struct GenerateRequest {
 
 struct EngineConfig {
   SchedulerConfig scheduler{};
+  /// Chooses each step's chunk, up to scheduler.chunk_tokens; absent: always that many.
+  std::optional<ChunkPolicyConfig> chunk_policy{};
   int32_t num_pages = 0;
   int32_t page_size = 64;
   std::vector<Token> end_of_text{};        ///< Ids that end a request.
@@ -153,6 +156,7 @@ class Engine {
   struct Flight {
     Ticket ticket;
     int64_t launched_at = 0;
+    StepLoad load{};
     StepRecord record{};
   };
 
@@ -165,6 +169,8 @@ class Engine {
   void Loop();
   bool Receive();
   Status LaunchNext();
+  const StepPlan& PlanNext();
+  void TellChunkPolicy(const StepLoad& load, double seconds);
   void NoteAdmissions(const StepPlan& plan, int64_t time);
   int32_t PagesInUse() const { return pool_.num_pages() - pool_.free_pages(); }
   Status CompleteOldest();
@@ -184,6 +190,8 @@ class Engine {
   std::unique_ptr<StepRunner> runner_;
   PagePool pool_;
   Scheduler scheduler_;
+  std::optional<ChunkPolicy> chunk_policy_;
+  bool told_out_of_reach_ = false;
   std::unordered_map<RequestId, Stream> streams_;
   std::vector<Flight> flights_;  ///< Launched and not waited for, oldest first.
   StepResult result_;            ///< Of the step completed last.

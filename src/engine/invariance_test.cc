@@ -23,6 +23,7 @@ struct Setting {
   int32_t page_size;
   int32_t others;  ///< requests beside the one that is watched
   DecodeKernel kernel = DecodeKernel::kSplit;
+  std::optional<double> max_step_ms{};  ///< Chunks are chosen, chunk_tokens at most.
 };
 
 std::vector<Token> Prompt(uint64_t key, int32_t length, int32_t vocab) {
@@ -47,6 +48,8 @@ Watched Serve(const std::string& path, const Setting& setting, int32_t length, i
   options.model = path;
   options.threads = setting.threads;
   options.chunk_tokens = setting.chunk_tokens;
+  options.auto_chunk = setting.max_step_ms.has_value();
+  options.max_step_ms = setting.max_step_ms;
   options.page_size = setting.page_size;
   options.decode_kernel = setting.kernel;
   options.pool_gib = 0.5;
@@ -107,6 +110,12 @@ TEST(InvarianceTest, TinyModelGivesTheSameBitsInEverySetting) {
       for (const Setting& setting :
            {Setting{"two threads", 2, 512, 64, 0}, Setting{"chunks of 7", 2, 7, 64, 0},
             Setting{"chunks of 64, pages of 16", 2, 64, 16, 0},
+            Setting{.name = "chunks chosen, in a batch of 8",
+            .threads = 2,
+            .chunk_tokens = 512,
+            .page_size = 64,
+            .others = 7,
+            .max_step_ms = 3},
             Setting{"pages of 256", 2, 512, 256, 0}, Setting{"pages of 1", 2, 100, 1, 0},
             Setting{"in a batch of 32", 2, 512, 64, 31},
             Setting{"in a queue of 48, chunks of 64", 1, 64, 16, 47}}) {

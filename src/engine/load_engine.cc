@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/model_text.h"
+#include "engine/step_balance.h"
 #include "model/random_model.h"
 #include "ops/check_finite_ops.h"
 #include "runtime/failing_runner.h"
@@ -20,6 +21,35 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 Status CheckAtLeastOne(std::string_view flag, int64_t value) {
   if (value >= 1) return {};
   return InvalidArgument("{} is {}; allowed: 1 or more", flag, value);
+}
+
+Status CheckAutoChunk(const EngineOptions& options) {
+  const double most_ms = options.max_step_ms.value_or(1);
+  if (!(most_ms > 0) || !std::isfinite(most_ms)) {
+    return InvalidArgument("--max-step-ms is {}; allowed: above 0", most_ms);
+  }
+  if (!options.auto_chunk && options.max_step_ms) {
+    return InvalidArgument("--max-step-ms needs --chunk-tokens auto");
+  }
+  if (options.auto_chunk && options.chunk_tokens % ChunkPolicy::kGrain != 0) {
+    return InvalidArgument("--max-chunk-tokens is {}; allowed: multiples of {}",
+                           options.chunk_tokens, ChunkPolicy::kGrain);
+  }
+  return {};
+}
+
+/// How each step's chunk is chosen; without a time limit the device is measured.
+std::optional<ChunkPolicyConfig> MakeChunkPolicy(const EngineOptions& options,
+                                                 const ModelConfig& config,
+                                                 const DecoderWeights& weights, Ops& ops) {
+  if (!options.auto_chunk) return std::nullopt;
+  ChunkPolicyConfig policy{.most = options.chunk_tokens};
+  if (options.max_step_ms) {
+    policy.max_step_seconds = *options.max_step_ms * 1e-3;
+  } else {
+    policy.balance = MakeStepBalance(config, weights, ops.MeasureBandwidth(), ops.MeasureRate());
+  }
+  return policy;
 }
 
 Status CheckOptions(const EngineOptions& options) {
@@ -45,6 +75,7 @@ Status CheckOptions(const EngineOptions& options) {
         "--max-batch is {} and --chunk-tokens {}; allowed: at most 4096 and 65536",
         options.max_batch, options.chunk_tokens);
   }
+  DECANT_RETURN_IF_ERROR(CheckAutoChunk(options));
   return ValidatePageSize(options.page_size).WithContext("--page-size");
 }
 
@@ -152,9 +183,10 @@ Expected<std::unique_ptr<ServedModel>> LoadEngine(const EngineOptions& options,
   DECANT_ASSIGN_OR_RETURN(model->num_pages_,
                           CountPages(options, config, model->max_model_len_, *model->backend_));
   DECANT_RETURN_IF_ERROR(ops.AllocateCache(model->num_pages_, options.page_size));
+  EngineConfig engine_config;
+  engine_config.chunk_policy = MakeChunkPolicy(options, config, model->weights_, ops);
   model->load_seconds_ = SecondsSince(start);
 
-  EngineConfig engine_config;
   engine_config.scheduler = {
       .max_batch = options.max_batch,
       .chunk_tokens = options.chunk_tokens,

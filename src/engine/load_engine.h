@@ -43,7 +43,11 @@ struct EngineOptions {
   std::optional<double> pool_gib{};
   double gpu_memory_utilization = 0.9;  ///< Of a GPU's memory, for weights, workspace and pool.
   int32_t max_batch = 32;
-  int32_t chunk_tokens = 512;
+  int32_t chunk_tokens = 512;  ///< Prompt tokens a step, at most.
+  /// Each step's chunk is chosen (ChunkPolicy): at the balance of bytes and operations, which is
+  /// measured while the model is loaded, or so that loaded steps stay under max_step_ms.
+  bool auto_chunk = false;
+  std::optional<double> max_step_ms{};     ///< Only with auto_chunk.
   int32_t max_model_len = 0;               ///< 0: the model's own.
   bool poison_freed_pages = false;         ///< As ServedModel::PoisonFreedPages, from the start.
   size_t step_history = 65536;             ///< StepRecords kept.

@@ -78,6 +78,9 @@ struct EngineStats {
   int32_t running = 0;                              ///< Samples, each in a row of its own.
   int32_t pages_in_use = 0;                         ///< A shared one counts once.
   int32_t num_pages = 0;
+  /// Prompt tokens that a step may have: where the engine chooses them, those of the last step that
+  /// left prompt tokens for later, 0 before there is one.
+  int32_t chunk_tokens = 0;
 
   uint64_t steps() const { return pure_decode_steps + loaded_steps; }
   uint64_t count(FinishReason reason) const { return finished[static_cast<size_t>(reason)]; }

@@ -37,6 +37,7 @@ class TestEngine {
     int32_t page_size = 4;
     int32_t max_batch = 4;
     int32_t chunk_tokens = 8;
+    std::optional<ChunkPolicyConfig> chunk_policy{};
     size_t step_history = 1000;
     FakeStepRunner::Options runner{};
   };
@@ -49,6 +50,7 @@ class TestEngine {
     config.scheduler = {.max_batch = options.max_batch,
                         .chunk_tokens = options.chunk_tokens,
                         .limits = {.max_model_len = 500, .vocab_size = tokenizer_->vocab_size()}};
+    config.chunk_policy = options.chunk_policy;
     config.num_pages = options.num_pages;
     config.page_size = options.page_size;
     config.end_of_text = {kEndOfTextToken};

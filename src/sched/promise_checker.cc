@@ -167,10 +167,10 @@ void PromiseChecker::AdmitWhatFits() {
   }
 }
 
-Verdict PromiseChecker::Planned(const StepPlan& plan) {
+Verdict PromiseChecker::Planned(const StepPlan& plan, int32_t chunk_tokens) {
   AdmitWhatFits();
   DECANT_RETURN_IF_BROKEN(FindRows(plan));
-  DECANT_RETURN_IF_BROKEN(CheckShares(plan));
+  DECANT_RETURN_IF_BROKEN(CheckShares(plan, chunk_tokens));
   if (plan.empty()) {
     DECANT_PROMISED((waiting_.empty() && running_.empty()) || !flights_.empty(), Promise::kMoves,
                     "{} requests wait and {} samples run, and nothing is planned or in flight",
@@ -228,7 +228,7 @@ std::optional<int32_t> PromiseChecker::Start(const SampleBook& sample) const {
 
 /// Who computes how much: every decode token; chunks up to the limit, none for a row while an older
 /// one has prompt left.
-Verdict PromiseChecker::CheckShares(const StepPlan& plan) {
+Verdict PromiseChecker::CheckShares(const StepPlan& plan, int32_t chunk_tokens) {
   int32_t unread = 0;
   int32_t read = 0;
   int32_t decoded = 0;
@@ -260,12 +260,28 @@ Verdict PromiseChecker::CheckShares(const StepPlan& plan) {
       decoded += len;
     }
   }
-  DECANT_PROMISED(read == std::min(unread, config_.chunk_tokens), Promise::kChunk,
+  DECANT_PROMISED(read == std::min(unread, chunk_tokens), Promise::kChunk,
                   "the step reads {} prompt tokens: {} are left, {} allowed", read, unread,
-                  config_.chunk_tokens);
+                  chunk_tokens);
   DECANT_PROMISED(plan.prompt_tokens == read && plan.decode_tokens == decoded, Promise::kChunk,
                   "the step counts {} prompt and {} decode tokens, its rows {} and {}",
                   plan.prompt_tokens, plan.decode_tokens, read, decoded);
+  return std::nullopt;
+}
+
+Verdict PromiseChecker::CheckOutlook(const StepLoad& foreseen, const StepPlan& plan) {
+  const StepLoad load = LoadOf(plan);
+  DECANT_PROMISED(
+      foreseen.prompt_tokens == load.prompt_tokens &&
+          foreseen.decode_tokens == load.decode_tokens &&
+          foreseen.positions() == load.positions() &&
+          foreseen.decode_positions == load.decode_positions &&
+          foreseen.prompt_pairs == load.prompt_pairs,
+      Promise::kChunk,
+      "step {} computes {} prompt and {} decode tokens over {} positions: foreseen were "
+      "{}, {} and {}",
+      plan.step, load.prompt_tokens, load.decode_tokens, load.positions(), foreseen.prompt_tokens,
+      foreseen.decode_tokens, foreseen.positions());
   return std::nullopt;
 }
 

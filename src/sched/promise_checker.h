@@ -78,7 +78,12 @@ class PromiseChecker {
   void Abandoning();
 
   /// After Scheduler::Next. `plan` must stay where it is until Ran was told of it.
-  Verdict Planned(const StepPlan& plan);
+  Verdict Planned(const StepPlan& plan) { return Planned(plan, config_.chunk_tokens); }
+  /// Where Next was told how many prompt tokens the step may have.
+  Verdict Planned(const StepPlan& plan, int32_t chunk_tokens);
+
+  /// After Scheduler::Outlook, with what the plan that Next then made computes.
+  static Verdict CheckOutlook(const StepLoad& foreseen, const StepPlan& plan);
 
   /// What a row read while the oldest step in flight ran: its history, this step's included.
   Verdict Read(const PlannedRow& row, std::span<const Token> history) const;
@@ -155,7 +160,7 @@ class PromiseChecker {
   std::optional<int32_t> Start(const SampleBook& sample) const;
   void AdmitWhatFits();
   Verdict FindRows(const StepPlan& plan);
-  Verdict CheckShares(const StepPlan& plan);
+  Verdict CheckShares(const StepPlan& plan, int32_t chunk_tokens);
   Verdict CheckRow(const PlannedRow& planned, SampleBook& sample);
   Verdict TakePlace(const PlannedRow& planned, SampleBook& sample);
   void EndSample(SampleBook& sample);

@@ -30,6 +30,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, PagePool& pool) : config_(co
   running_.reserve(config.max_batch);
   events_.reserve(config.max_batch);
   for (StepPlan& plan : plans_) plan.rows.reserve(config.max_batch);
+  outlook_.prompts.reserve(config.max_batch);
 }
 
 Status Scheduler::Validate(const Request& request) const {
@@ -75,8 +76,10 @@ Status Scheduler::Submit(Request request) {
   return {};
 }
 
-const StepPlan& Scheduler::Next() {
+const StepPlan& Scheduler::Next(int32_t chunk_tokens) {
   DECANT_CHECK(in_flight() <= 1, "{} steps are in flight already", in_flight());
+  DECANT_CHECK(chunk_tokens >= 1 && chunk_tokens <= config_.chunk_tokens, "a chunk of {}, of {}",
+               chunk_tokens, config_.chunk_tokens);
   Admit();
   StepPlan& plan = plans_[planned_ % plans_.size()];
   plan.step = planned_;
@@ -87,10 +90,36 @@ const StepPlan& Scheduler::Next() {
   int32_t places = 0;
   for (const int32_t index : running_) places = std::max(places, index + 1);
   plan.rows.resize(places);
-  for (const int32_t index : running_) PlanRow(index, plan);
+  for (const int32_t index : running_) PlanRow(index, chunk_tokens, plan);
   std::erase_if(plan.rows, [](const PlannedRow& row) { return row.query_len == 0; });
   if (!plan.empty()) ++planned_;
   return plan;
+}
+
+const StepOutlook& Scheduler::Outlook() {
+  Admit();
+  outlook_.decode_tokens = 0;
+  outlook_.decode_positions = 0;
+  outlook_.prompts.clear();
+  const Group* reads_shared = nullptr;  // Its other samples wait for what this step computes.
+  for (const int32_t index : running_) {
+    const Row& row = *rows_[index];
+    const Group& group = *row.group;
+    int32_t start = row.context_len;
+    if (start < group.shared_len) {
+      if (planned_ < group.shared_ready || reads_shared == &group) continue;
+      start = group.shared_planned;
+    }
+    const auto prompt_len = Narrow<int32_t>(group.request.prompt.size());
+    if (start < prompt_len) {
+      outlook_.prompts.push_back({.done = start, .left = prompt_len - start});
+      if (start < group.shared_len) reads_shared = &group;
+    } else if (row.samples_planned < group.request.max_new_tokens) {
+      ++outlook_.decode_tokens;
+      outlook_.decode_positions += row.context_len + 1;
+    }
+  }
+  return outlook_;
 }
 
 void Scheduler::Admit() {
@@ -121,7 +150,7 @@ void Scheduler::Admit() {
 }
 
 /// Puts the row's share of the step, if it has one, at its place in the plan.
-void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
+void Scheduler::PlanRow(int32_t index, int32_t chunk_tokens, StepPlan& plan) {
   Row& row = *rows_[index];
   Group& group = *row.group;
   const Request& request = group.request;
@@ -139,8 +168,7 @@ void Scheduler::PlanRow(int32_t index, StepPlan& plan) {
                      .sampling = row.sampling,
                      .sample_index = static_cast<uint64_t>(row.samples_planned)};
   if (row.context_len < prompt_len) {
-    planned.query_len =
-        std::min(prompt_len - row.context_len, config_.chunk_tokens - plan.prompt_tokens);
+    planned.query_len = std::min(prompt_len - row.context_len, chunk_tokens - plan.prompt_tokens);
     planned.prompt_tokens = std::span(request.prompt).subspan(row.context_len, planned.query_len);
     plan.prompt_tokens += planned.query_len;
   } else if (row.samples_planned < request.max_new_tokens) {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cache/page_pool.h"
 #include "sched/request.h"
+#include "sched/step_load.h"
 #include "sched/step_plan.h"
 
 namespace decant {
@@ -82,7 +83,15 @@ class Scheduler {
   /// and whose budget is not planned to the end; prompt chunks with the rest, oldest row first.
   /// Empty when there is nothing to compute before the step in flight is committed, or at all. The
   /// plan stays in place until it is committed (an empty one: until the next call).
-  const StepPlan& Next();
+  const StepPlan& Next() { return Next(config_.chunk_tokens); }
+
+  /// The same with fewer prompt tokens: `chunk_tokens` in [1, SchedulerConfig::chunk_tokens] is
+  /// this step's limit.
+  const StepPlan& Next(int32_t chunk_tokens);
+
+  /// Admits what fits and says what the next step, if planned now, has to compute and to choose
+  /// from. Valid until the next call of anything.
+  const StepOutlook& Outlook();
 
   /// Takes the tokens of the oldest step not yet committed, which must be one for each row that
   /// samples in it, in plan order. Returns what the requests got, in plan order, valid until the
@@ -139,7 +148,7 @@ class Scheduler {
 
   PageGroup PagesOf(const Request& request, int32_t samples) const;
   void Admit();
-  void PlanRow(int32_t index, StepPlan& plan);
+  void PlanRow(int32_t index, int32_t chunk_tokens, StepPlan& plan);
   TokenEvent AppendToken(Row& row, const SampledToken& sampled);
   template <typename Predicate>
   bool EndRows(Predicate ends);
@@ -155,6 +164,7 @@ class Scheduler {
   uint64_t planned_ = 0;                  ///< Steps planned so far: the next step's number.
   uint64_t committed_ = 0;                ///< Steps committed: the oldest number in flight.
   std::vector<TokenEvent> events_;
+  StepOutlook outlook_;
 };
 
 }  // namespace decant

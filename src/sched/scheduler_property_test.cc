@@ -58,8 +58,12 @@ class History {
         DECANT_RETURN_IF_BROKEN(Submit());
       }
       if (end_odds > 0 && Between(0, end_odds) == 0) DECANT_RETURN_IF_BROKEN(EndSome());
-      const StepPlan& plan = scheduler_.Next();
-      DECANT_RETURN_IF_BROKEN(checker_.Planned(plan));
+      // As an engine that chooses each step's chunk.
+      const int32_t chunk = Between(1, config_.chunk_tokens);
+      const StepLoad foreseen = LoadAt(scheduler_.Outlook(), chunk);
+      const StepPlan& plan = scheduler_.Next(chunk);
+      DECANT_RETURN_IF_BROKEN(checker_.Planned(plan, chunk));
+      DECANT_RETURN_IF_BROKEN(PromiseChecker::CheckOutlook(foreseen, plan));
       DECANT_RETURN_IF_BROKEN(CheckState());
       if (!plan.empty()) flights_.push_back(&plan);
       if (end_odds > 0 && Between(0, end_odds) == 0) DECANT_RETURN_IF_BROKEN(EndSome());

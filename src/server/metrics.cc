@@ -113,6 +113,8 @@ ServerMetrics::ServerMetrics(MetricsOptions options, const Engine& engine)
       waiting_(AddGauge("vllm:num_requests_waiting", "Requests that wait for a row and pages.")),
       cache_usage_(AddGauge("vllm:kv_cache_usage_perc", "Part of the KV cache in use; 1: all.")),
       pages_in_use_(AddGauge("decant_pages_in_use", "Pages of the KV cache in use.")),
+      chunk_tokens_(AddGauge("decant_chunk_tokens",
+                             "Prompt tokens of the last step that left some for later.")),
       resident_bytes_(AddProcessGauge("process_resident_memory_bytes", "Memory in RAM.")),
       cpu_seconds_(
           AddProcessCounter("process_cpu_seconds_total", "User and system time of all threads.")),
@@ -256,6 +258,7 @@ void ServerMetrics::ReadEngine() {
   running_.Set(stats.running);
   waiting_.Set(stats.waiting);
   pages_in_use_.Set(stats.pages_in_use);
+  chunk_tokens_.Set(stats.chunk_tokens);
   cache_usage_.Set(static_cast<double>(stats.pages_in_use) / std::max(stats.num_pages, 1));
   RaiseTo(prompt_tokens_, static_cast<double>(stats.prompt_tokens));
   RaiseTo(generated_tokens_, static_cast<double>(stats.generated_tokens));

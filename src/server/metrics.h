@@ -63,6 +63,7 @@ class ServerMetrics : public RequestObserver {
   prometheus::Gauge& waiting_;
   prometheus::Gauge& cache_usage_;
   prometheus::Gauge& pages_in_use_;
+  prometheus::Gauge& chunk_tokens_;
   prometheus::Gauge& resident_bytes_;
   prometheus::Counter& cpu_seconds_;
   prometheus::Counter& prompt_tokens_;

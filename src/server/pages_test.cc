@@ -65,6 +65,7 @@ TEST_F(StatusPageTest, TellsOfAnIdleEngine) {
   EXPECT_EQ(status["health"], "ok");
   EXPECT_EQ(status["requests"]["running"], 0);
   EXPECT_EQ(status["pages"]["total"], 24);
+  EXPECT_EQ(status["chunk_tokens"], 8);
   EXPECT_TRUE(status["rows"].empty());
   EXPECT_TRUE(status["steps"]["pure_decode"].is_null());
   EXPECT_TRUE(status["steps"]["loaded"].is_null());

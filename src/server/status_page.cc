@@ -133,6 +133,7 @@ HttpResponse StatusPage::Page() const {
                         .Add("page_size", options_.page_size))
       .Add("tokens",
            JsonObject().Add("prompt", stats.prompt_tokens).Add("generated", stats.generated_tokens))
+      .Add("chunk_tokens", stats.chunk_tokens)
       .Add("steps", StepsJson(stats, recent, options_.rates));
   return {.headers = {{"Cache-Control", "no-store"}}, .body = json.ToString()};
 }

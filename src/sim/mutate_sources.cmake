@@ -80,9 +80,9 @@ mutate_expression(scheduler kCountEndedSamples [[PagesOf(group->request, Narrow<
 
 # --- Steps ---
 mutate_statement(scheduler kOneRowMore [[rows_.resize(config.max_batch);]] [[rows_.resize(config.max_batch + 1);]])
-mutate_expression(scheduler kExceedChunk [[config_.chunk_tokens - plan.prompt_tokens]] [[config_.chunk_tokens]])
-mutate_statement(scheduler kYoungestFirst [[for (const int32_t index : running_) PlanRow(index, plan);]]
-  [[for (auto index = running_.rbegin(); index != running_.rend(); ++index) PlanRow(*index, plan);]])
+mutate_expression(scheduler kExceedChunk [[chunk_tokens - plan.prompt_tokens]] [[chunk_tokens]])
+mutate_statement(scheduler kYoungestFirst [[for (const int32_t index : running_) PlanRow(index, chunk_tokens, plan);]]
+  [[for (auto index = running_.rbegin(); index != running_.rend(); ++index) PlanRow(*index, chunk_tokens, plan);]])
 mutate_expression(scheduler kDecodeAfterPrompts [[row.samples_planned < request.max_new_tokens]]
   [[row.samples_planned < request.max_new_tokens && plan.prompt_tokens == 0]])
 mutate_expression(scheduler kReadSharedEarly [[plan.step < group.shared_ready]] [[false]])

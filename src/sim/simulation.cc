@@ -18,6 +18,13 @@ Expected<std::unique_ptr<SimulatedEngine>> SimulatedEngine::Create(
       ValidateSchedulerConfig({.max_batch = config.max_batch,
                                .chunk_tokens = config.chunk_tokens,
                                .limits = {.max_model_len = std::numeric_limits<int32_t>::max()}}));
+  if (config.chunk_policy) {
+    DECANT_RETURN_IF_ERROR(ValidateChunkPolicy(*config.chunk_policy));
+    if (config.chunk_policy->most > config.chunk_tokens) {
+      return InvalidArgument("the largest chunk is {}; allowed: at most {}",
+                             config.chunk_policy->most, config.chunk_tokens);
+    }
+  }
   if (config.page_size != model.page_size()) {
     return InvalidArgument("pages of {} slots with a model of pages of {}", config.page_size,
                            model.page_size());
@@ -32,7 +39,9 @@ SimulatedEngine::SimulatedEngine(const SimulatedEngineConfig& config, const Step
       scheduler_({.max_batch = config.max_batch,
                   .chunk_tokens = config.chunk_tokens,
                   .limits = {.max_model_len = std::numeric_limits<int32_t>::max()}},
-                 pool_) {}
+                 pool_) {
+  if (config.chunk_policy) chunk_policy_.emplace(*config.chunk_policy);
+}
 
 Expected<int32_t> SimulatedEngine::Submit(const SimulatedRequest& request) {
   const auto number = Narrow<int32_t>(times_.size());
@@ -62,13 +71,16 @@ void SimulatedEngine::Turn() {
 }
 
 bool SimulatedEngine::LaunchNext() {
-  const StepPlan& plan = scheduler_.Next();
+  const StepPlan& plan = chunk_policy_
+                             ? scheduler_.Next(chunk_policy_->Choose(scheduler_.Outlook()))
+                             : scheduler_.Next();
   if (plan.empty()) return false;
   for (const PlannedRow& row : plan.rows) {
     SimulatedTimes& times = times_[row.request];
     if (times.admitted < 0) times.admitted = now_;
   }
   Flight flight{.plan = &plan, .launched = now_};
+  if (chunk_policy_) flight.load = LoadOf(plan);
   flight.step.work = WorkOf(plan, config_.page_size);
   flight.step.time = model_.Of(flight.step.work);
   flight.step.pages_in_use = pool_.num_pages() - pool_.free_pages();
@@ -116,9 +128,11 @@ void SimulatedEngine::CompleteOldest() {
   }
   if (gap.tokens > 0) gaps_.push_back(gap);
   ++step_count_;
+  const double duration = now_ - std::max(flight.launched, last_step_end_);
+  if (chunk_policy_) chunk_policy_->Observe(flight.load, duration);
   if (config_.keep_steps) {
     flight.step.end = now_;
-    flight.step.duration = now_ - std::max(flight.launched, last_step_end_);
+    flight.step.duration = duration;
     steps_.push_back(flight.step);
   }
   last_step_end_ = now_;

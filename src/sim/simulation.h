@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "bench/arrivals.h"
 #include "cache/page_pool.h"
+#include "sched/chunk_policy.h"
 #include "sched/scheduler.h"
 #include "sim/step_time_model.h"
 
@@ -49,6 +51,8 @@ struct SimulatedStep {
 struct SimulatedEngineConfig {
   int32_t max_batch = 32;
   int32_t chunk_tokens = 512;
+  /// Chooses each step's chunk, up to chunk_tokens; absent: always that many.
+  std::optional<ChunkPolicyConfig> chunk_policy{};
   int32_t num_pages = 0;
   int32_t page_size = 64;
   bool keep_steps = false;  ///< Whether steps() is filled.
@@ -94,6 +98,7 @@ class SimulatedEngine {
     const StepPlan* plan = nullptr;
     double launched = 0;
     double device_end = 0;
+    StepLoad load{};
     SimulatedStep step{};
   };
 
@@ -106,6 +111,7 @@ class SimulatedEngine {
   const StepTimeModel model_;
   PagePool pool_;
   Scheduler scheduler_;
+  std::optional<ChunkPolicy> chunk_policy_;
   double now_ = 0;
   double device_free_ = 0;    ///< When the device ends what it was given.
   double last_step_end_ = 0;  ///< When the last step's tokens were known.

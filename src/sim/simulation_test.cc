@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
+#include "sim/device_file.h"
+#include "sim/named_workload.h"
 #include "sim/test_device.h"
 
 namespace decant {
@@ -100,6 +103,36 @@ TEST(GapQuantile, WeighsByTokens) {
   EXPECT_EQ(GapQuantile(gaps, 0.5), 1);
   EXPECT_EQ(GapQuantile(gaps, 1), 2);
   EXPECT_EQ(GapQuantile({}, 0.5), 0);
+}
+
+TEST(Simulation, ChosenChunksKeepALimitOnAMeasuredDevice) {
+  const StepTimeParameters h200 = ReadDevice(DECANT_SOURCE_DIR "/data/devices/h200.json").value();
+  const StepTimeModel model = StepTimeModel::Create(h200, SimulatedKernel::kFlash, 256).value();
+  const Workload workload = NamedWorkloadOf("mixed seed 0", 300).value();
+  const std::vector<SimulatedRequest> requests = RequestsOf(workload, {});
+  constexpr double kLimit = 6e-3;
+  SimulatedEngineConfig config{.max_batch = 32,
+                               .chunk_tokens = 2048,
+                               .num_pages = 4096,
+                               .page_size = 256,
+                               .keep_steps = true};
+  config.chunk_policy = ChunkPolicyConfig{.most = 2048, .max_step_seconds = kLimit};
+  const auto engine = Simulate(config, model, requests).value();
+  int64_t loaded = 0;
+  int64_t over = 0;
+  int32_t largest = 0;
+  for (const SimulatedStep& step : engine->steps()) {
+    if (step.work.prompt_tokens == 0 || ++loaded <= 50) continue;  // it learns from the first
+    if (step.duration > kLimit) ++over;
+    largest = std::max(largest, step.work.prompt_tokens);
+  }
+  ASSERT_GT(loaded, 300);
+  EXPECT_LE(over * 100, loaded - 50);
+  EXPECT_GT(largest, 200) << "a limit that is kept by tiny chunks is kept too dearly";
+
+  config.chunk_policy->most = 4096;
+  EXPECT_EQ(SimulatedEngine::Create(config, model).status().message(),
+            "the largest chunk is 4096; allowed: at most 2048");
 }
 
 }  // namespace

@@ -59,6 +59,8 @@ Expected<GateReport> RunInvarianceGate(const EngineLoader& loader,
     EngineOptions engine_options = options.engine;
     engine_options.max_batch = setting.max_batch;
     engine_options.chunk_tokens = setting.chunk_tokens;
+    engine_options.auto_chunk = false;
+    engine_options.max_step_ms.reset();
     engine_options.page_size = setting.page_size;
     engine_options.graphs = setting.graphs;
     DECANT_ASSIGN_OR_RETURN(const auto engine, GateEngine::Load(loader, std::move(engine_options),

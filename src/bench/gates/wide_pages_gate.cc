@@ -139,6 +139,8 @@ Expected<GateReport> RunWidePagesGate(const EngineLoader& loader, EngineOptions 
   options.max_batch = static_cast<int32_t>(std::size(kPositions));
   // A request that is admitted has a chunk in the same step, so that plans show admission.
   options.chunk_tokens = kPages * kPageSize;
+  options.auto_chunk = false;
+  options.max_step_ms.reset();
   HeldRecorder recorder;
   DECANT_ASSIGN_OR_RETURN(const auto engine, GateEngine::Load(loader, options, LogitGaps::kIgnored,
                                                               [&recorder](const StepPlan& plan) {
