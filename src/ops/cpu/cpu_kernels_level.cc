@@ -100,9 +100,9 @@ void ConvertToBf16(const float* __restrict x, int64_t n, Bf16* __restrict out) {
 
 #if defined(__AVX512BF16__)
 
-inline __m512bh AsBf16(__m512i v) { return std::bit_cast<__m512bh>(v); }
-
 #if !defined(DECANT_AMX)
+
+inline __m512bh AsBf16(__m512i v) { return std::bit_cast<__m512bh>(v); }
 
 /// A pair of neighbouring bf16 values in every lane.
 inline __m512bh BroadcastPair(const Bf16* pair) {
