@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/interrupt.h"
@@ -47,7 +48,7 @@ class KernelBench {
     DECANT_RETURN_IF_ERROR(ChooseKernels());
     int64_t timings = 0;
     for (const auto& [page_size, kernels] : usable_) {
-      for (const KernelCase& timed : options_.cases) timings += TimingsOf(timed, kernels);
+      timings += std::ssize(options_.cases) * std::ssize(kernels);
     }
     Progress progress("bench kernel", timings, "timings");
     for (const auto& [page_size, kernels] : usable_) {
@@ -58,10 +59,6 @@ class KernelBench {
 
  private:
   using Kernels = std::vector<DecodeKernel>;
-
-  static int64_t TimingsOf(const KernelCase& timed, const Kernels& kernels) {
-    return timed.prompt() ? 1 : static_cast<int64_t>(kernels.size());
-  }
 
   Status ChooseKernels() {
     Status refused;
@@ -84,10 +81,17 @@ class KernelBench {
                             AttentionTimer::Make(make_ops_, options_.shape, page_size,
                                                  options_.cases, options_.max_cache_bytes));
     DECANT_RETURN_IF_ERROR(MeasureRates(timer.ops()));
+    DECANT_ASSIGN_OR_RETURN(const std::vector<TimedOverlap> overlaps,
+                            ChooseOverlaps(timer.ops(), options_.overlaps));
     for (const KernelCase& timed : options_.cases) {
-      for (int64_t i = 0; i < TimingsOf(timed, kernels); ++i) {
-        DECANT_RETURN_IF_ERROR(timer.ops().UseDecodeKernel(kernels[i]));
-        DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size));
+      std::set<std::string> done;  // decode kernels may share a prompt kernel
+      for (const DecodeKernel kernel : kernels) {
+        DECANT_RETURN_IF_ERROR(timer.ops().UseDecodeKernel(kernel));
+        if (done.insert(KernelName(timer.ops(), timed)).second) {
+          for (const TimedOverlap overlap : overlaps) {
+            DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size, overlap));
+          }
+        }
         progress.Advance(1);
       }
     }
@@ -106,20 +110,26 @@ class KernelBench {
     return Error(StatusCode::kInternal, "this device's bandwidth or rate could not be measured");
   }
 
-  Status RunCase(AttentionTimer& timer, const KernelCase& timed, int32_t page_size) {
-    DECANT_ASSIGN_OR_RETURN(const LayerTime time, timer.Measure(timed, options_.repeats));
+  static std::string KernelName(const Ops& ops, const KernelCase& timed) {
+    return std::string(timed.prompt() ? ops.prompt_kernel()
+                                      : DecodeKernelName(ops.decode_kernel()));
+  }
+
+  Status RunCase(AttentionTimer& timer, const KernelCase& timed, int32_t page_size,
+                 TimedOverlap overlap) {
+    DECANT_ASSIGN_OR_RETURN(const LayerTime time, timer.Measure(timed, options_.repeats, overlap));
     const MachineRates& rates = report_.rates;
-    report_.results.push_back(
-        {.kernel =
-             std::string(timed.prompt() ? "prompt" : DecodeKernelName(timer.ops().decode_kernel())),
-         .dtype = timer.ops().cache_type(),
-         .page_size = page_size,
-         .batch = static_cast<int32_t>(timed.rows.size()),
-         .lengths = timed.lengths,
-         .tokens = timed.tokens(),
-         .time = time,
-         .floor = timed.prompt() ? rates.FloorSeconds(time.bytes, time.operations)
-                                 : time.bytes / rates.bytes_per_second});
+    report_.results.push_back({.kernel = KernelName(timer.ops(), timed),
+                               .overlap = overlap,
+                               .dtype = timer.ops().cache_type(),
+                               .page_size = page_size,
+                               .batch = static_cast<int32_t>(timed.rows.size()),
+                               .lengths = timed.lengths,
+                               .tokens = timed.tokens(),
+                               .time = time,
+                               .floor = timed.prompt()
+                                            ? rates.FloorSeconds(time.bytes, time.operations)
+                                            : time.bytes / rates.bytes_per_second});
     return on_result_(report_.results.back());
   }
 
@@ -223,7 +233,8 @@ Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const 
   return AttentionTimer(std::move(ops), shape, page_size, pages);
 }
 
-Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t repeats) {
+Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t repeats,
+                                            TimedOverlap overlap) {
   const AttentionBatch batch(timed.rows,
                              ShuffledTables(timed.rows, page_size_, pages_, kTableSeed));
   ops_->BeginStep(batch.step());
@@ -236,7 +247,9 @@ Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t rep
       ops_->Attention(layer, ops_->queries(), ops_->attended());
     }
   };
-  DECANT_ASSIGN_OR_RETURN(std::vector<double> seconds, ops_->MeasureSeconds(all_layers, repeats));
+  DECANT_ASSIGN_OR_RETURN(
+      std::vector<double> seconds,
+      ops_->MeasureSeconds(all_layers, repeats, overlap.value_or(KernelOverlap::kAllowed)));
   if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
   for (double& run : seconds) run /= shape_.layers;
   const AttentionWork work = CountAttention(batch.step().rows);

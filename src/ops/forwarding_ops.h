@@ -61,6 +61,7 @@ class ForwardingOps : public Ops {
 
   DecodeKernel decode_kernel() const override { return inner_->decode_kernel(); }
   Status UseDecodeKernel(DecodeKernel kernel) override { return inner_->UseDecodeKernel(kernel); }
+  std::string_view prompt_kernel() const override { return inner_->prompt_kernel(); }
 
   TensorView residual() override { return inner_->residual(); }
   TensorView queries() override { return inner_->queries(); }
@@ -91,10 +92,11 @@ class ForwardingOps : public Ops {
   StepCost Cost() const override { return inner_->Cost(); }
   double MeasureRate() override { return inner_->MeasureRate(); }
   double MeasureBandwidth() override { return inner_->MeasureBandwidth(); }
-  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
-                                               int32_t repeats) override {
-    return inner_->MeasureSeconds(calls, repeats);
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
+                                               KernelOverlap overlap) override {
+    return inner_->MeasureSeconds(calls, repeats, overlap);
   }
+  bool OverlapsKernels() const override { return inner_->OverlapsKernels(); }
   std::unique_ptr<OpsClock> MakeClock() override { return inner_->MakeClock(); }
   bool MarkAttention(OpsClock* clock) override { return inner_->MarkAttention(clock); }
   void EndPart(StepPart part) override { inner_->EndPart(part); }

@@ -316,6 +316,10 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   return {};
 }
 
+bool CudaOps::RangesPrompts() const {
+  return ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
+}
+
 Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const {
   switch (kernel) {
     case DecodeKernel::kRows:
@@ -464,9 +468,8 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   const bool graph =
       use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
       std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
-  const bool plans_prompt = ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
   Expected<StepArrays> step = step_upload_->Send(
-      batch, plans_prompt ? &ranged_prompt_->planner() : nullptr, stream_, graph);
+      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;

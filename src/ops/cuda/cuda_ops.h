@@ -76,6 +76,8 @@ class CudaOps : public Ops {
   void Download(TensorView view, std::span<float> values) const override;
   DecodeKernel decode_kernel() const override { return decode_kernel_; }
   Status UseDecodeKernel(DecodeKernel kernel) override;
+  /// "ranged" (ranged_prompt.h) or "prompt" (prompt_attention.h).
+  std::string_view prompt_kernel() const override { return RangesPrompts() ? "ranged" : "prompt"; }
 
   TensorView residual() override { return View(residual_, DType::kF32, shape_.hidden); }
   TensorView queries() override { return View(queries_, dtype_, QueryCols()); }
@@ -95,8 +97,9 @@ class CudaOps : public Ops {
   double MeasureRate() override;
   double MeasureBandwidth() override;
   /// Records the calls as a graph, and times launches of it.
-  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
-                                               int32_t repeats) override;
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
+                                               KernelOverlap overlap) override;
+  bool OverlapsKernels() const override { return device_.compute_major >= 9; }
   std::unique_ptr<OpsClock> MakeClock() override;
   bool MarkAttention(OpsClock* clock) override;
   void ParallelFor(int64_t items, const std::function<void(int64_t)>& body) override;
@@ -150,6 +153,9 @@ class CudaOps : public Ops {
   Status TuneLinear();
   /// `weight` in the form that the invariant linear layers take.
   std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
+  /// Whether prompt chunks take the ranged prompt kernel: with the decode kernel in use their pages
+  /// are tiled, and the device has it.
+  bool RangesPrompts() const;
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
