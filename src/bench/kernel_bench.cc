@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -53,6 +54,9 @@ class KernelBench {
     Progress progress("bench kernel", timings, "timings");
     for (const auto& [page_size, kernels] : usable_) {
       DECANT_RETURN_IF_ERROR(RunPageSize(page_size, kernels, progress));
+      if (prompts_ && std::ranges::find(kernels, DecodeKernel::kFlash) != kernels.end()) {
+        DECANT_RETURN_IF_ERROR(RunFlashPrompts(page_size));
+      }
     }
     return std::move(report_);
   }
@@ -93,6 +97,23 @@ class KernelBench {
           }
         }
         progress.Advance(1);
+      }
+    }
+    return Status();
+  }
+
+  /// A prompt kernel that goes with no decode kernel is chosen when operations are made.
+  Status RunFlashPrompts(int32_t page_size) {
+    std::vector<KernelCase> prompts;
+    std::ranges::copy_if(options_.cases, std::back_inserter(prompts), &KernelCase::prompt);
+    DECANT_ASSIGN_OR_RETURN(AttentionTimer timer,
+                            AttentionTimer::Make(make_ops_, options_.shape, page_size, prompts,
+                                                 options_.max_cache_bytes, PromptKernel::kFlash));
+    DECANT_ASSIGN_OR_RETURN(const std::vector<TimedOverlap> overlaps,
+                            ChooseOverlaps(timer.ops(), options_.overlaps));
+    for (const KernelCase& timed : prompts) {
+      for (const TimedOverlap overlap : overlaps) {
+        DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size, overlap));
       }
     }
     return Status();
@@ -203,7 +224,7 @@ Status TryPageSize(const OpsFactory& make_ops, const KernelShape& shape,
 
 Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const KernelShape& shape,
                                               int32_t page_size, std::span<const KernelCase> cases,
-                                              int64_t max_cache_bytes) {
+                                              int64_t max_cache_bytes, PromptKernel prompt_kernel) {
   int32_t tokens = 1;
   int32_t rows = 1;
   int32_t longest = 1;
@@ -218,8 +239,9 @@ Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const 
     rows = std::max(rows, static_cast<int32_t>(timed.rows.size()));
     pages = std::max(pages, PagesOf(timed.rows, page_size));
   }
-  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops,
-                          make_ops(SpecOf(shape, shape.layers, tokens, rows, longest)));
+  OpsSpec spec = SpecOf(shape, shape.layers, tokens, rows, longest);
+  spec.prompt_kernel = prompt_kernel;
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, make_ops(spec));
   constexpr double kGib = 1 << 30;
   const int64_t bytes = CacheBytes(shape, int64_t{pages} * page_size, ops->cache_type());
   if (max_cache_bytes > 0 && bytes > max_cache_bytes) {

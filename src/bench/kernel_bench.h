@@ -70,7 +70,8 @@ class AttentionTimer {
   /// resource exhausted: the cache would take over `max_cache_bytes` (0: no limit).
   static Expected<AttentionTimer> Make(const OpsFactory& make_ops, const KernelShape& shape,
                                        int32_t page_size, std::span<const KernelCase> cases,
-                                       int64_t max_cache_bytes);
+                                       int64_t max_cache_bytes,
+                                       PromptKernel prompt_kernel = PromptKernel::kOwn);
 
   Ops& ops() { return *ops_; }
 
@@ -131,9 +132,9 @@ struct KernelBenchReport {
 };
 
 /// Times every case with every kernel; prompt chunks with each prompt kernel that goes with one of
-/// them. Kernels with the same pages take turns on the same cache. `on_result` is told of each
-/// result at once; its error ends the run. Errors: AttentionTimer's; ChooseOverlaps'; no kernel
-/// that runs.
+/// them, and with FlashAttention's where its decode kernel is one of them. Kernels with the same
+/// pages take turns on the same cache. `on_result` is told of each result at once; its error ends
+/// the run. Errors: AttentionTimer's; ChooseOverlaps'; no kernel that runs.
 Expected<KernelBenchReport> RunKernelBench(
     const OpsFactory& make_ops, const KernelBenchOptions& options,
     const std::function<Status(const KernelResult&)>& on_result);

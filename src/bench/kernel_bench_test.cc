@@ -24,8 +24,8 @@ class KnownRates : public ForwardingOps {
 /// On a device that overlaps kernels, where `split` has a prompt kernel of its own.
 class OverlappingOps : public ForwardingOps {
  public:
-  explicit OverlappingOps(std::unique_ptr<Ops> inner, std::vector<KernelOverlap>* asked)
-      : ForwardingOps(std::move(inner)), asked_(asked) {}
+  OverlappingOps(std::unique_ptr<Ops> inner, PromptKernel prompt, std::vector<KernelOverlap>* asked)
+      : ForwardingOps(std::move(inner)), prompt_(prompt), asked_(asked) {}
   bool OverlapsKernels() const override { return true; }
   DecodeKernel decode_kernel() const override { return kernel_; }
   Status UseDecodeKernel(DecodeKernel kernel) override {
@@ -33,6 +33,7 @@ class OverlappingOps : public ForwardingOps {
     return {};
   }
   std::string_view prompt_kernel() const override {
+    if (prompt_ == PromptKernel::kFlash) return "flash";
     return kernel_ == DecodeKernel::kSplit ? "ranged" : "prompt";
   }
   Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
@@ -43,6 +44,7 @@ class OverlappingOps : public ForwardingOps {
 
  private:
   DecodeKernel kernel_ = DecodeKernel::kRows;
+  const PromptKernel prompt_;
   std::vector<KernelOverlap>* asked_;
 };
 
@@ -119,7 +121,8 @@ TEST(KernelBenchTest, TimesWithAndWithoutOverlapAndEachPromptKernelOnce) {
   std::vector<KernelOverlap> asked;
   const OpsFactory overlapping = [&](const OpsSpec& spec) -> Expected<std::unique_ptr<Ops>> {
     DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, MakeCpuOps(spec));
-    return std::unique_ptr<Ops>(std::make_unique<OverlappingOps>(std::move(ops), &asked));
+    return std::unique_ptr<Ops>(
+        std::make_unique<OverlappingOps>(std::move(ops), spec.prompt_kernel, &asked));
   };
   KernelBenchOptions options = SmallBench();
   options.kernels.push_back({DecodeKernel::kFlash, 16});
@@ -134,16 +137,16 @@ TEST(KernelBenchTest, TimesWithAndWithoutOverlapAndEachPromptKernelOnce) {
   EXPECT_EQ(names(RunKernelBench(overlapping, options, Ignore).value().results),
             (std::vector<std::string>{"rows on", "rows off", "split on", "split off", "flash on",
                                       "flash off", "prompt on", "prompt off", "ranged on",
-                                      "ranged off"}));
-  ASSERT_EQ(asked.size(), 10U);
+                                      "ranged off", "flash on", "flash off"}));
+  ASSERT_EQ(asked.size(), 12U);
   for (size_t i = 0; i < asked.size(); ++i) {
     EXPECT_EQ(asked[i], i % 2 == 0 ? KernelOverlap::kAllowed : KernelOverlap::kNone);
   }
 
   options.overlaps = {KernelOverlap::kNone};
-  EXPECT_EQ(
-      names(RunKernelBench(overlapping, options, Ignore).value().results),
-      (std::vector<std::string>{"rows off", "split off", "flash off", "prompt off", "ranged off"}));
+  EXPECT_EQ(names(RunKernelBench(overlapping, options, Ignore).value().results),
+            (std::vector<std::string>{"rows off", "split off", "flash off", "prompt off",
+                                      "ranged off", "flash off"}));
 
   // Where kernels do not overlap, there is one time, and nothing to choose.
   EXPECT_EQ(names(RunKernelBench(MakeCpuOps, SmallBench(), Ignore).value().results),
