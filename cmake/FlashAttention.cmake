@@ -1,6 +1,6 @@
 # FlashAttention 2.8.3's paged split-KV kernel, compiled from its source archive on PyPI, without PyTorch. To be included
 # where DECANT_HAS_CUDA. Sets DECANT_HAS_FLASH_ATTENTION and, if so, declares decant_flash_attention (a static library of
-# the instances in use: head dimensions 64 and 128, fp16 and bf16, queries of one token). Nothing of the library lies in
+# the instances in use: head dimensions 64 and 128, fp16 and bf16, queries of one token and causal ones of several). Nothing of the library lies in
 # this repository; the archive goes into the build folder and is checked by its SHA-256.
 
 set(DECANT_FLASH_ATTENTION "AUTO" CACHE STRING "FlashAttention's decode kernel: AUTO (where its source can be had), ON, OFF")
@@ -97,11 +97,17 @@ list(REMOVE_DUPLICATES DECANT_FLASH_ARCHITECTURES)
 message(STATUS "FlashAttention: ${DECANT_FLASH_SOURCE} for ${DECANT_FLASH_ARCHITECTURES}")
 
 set(DECANT_FLASH_INSTANCES)
-foreach(DECANT_FLASH_ELEMENT half_t bfloat16_t)
-  foreach(DECANT_FLASH_HEAD_DIM 64 128)
-    set(instance ${PROJECT_BINARY_DIR}/flash-attention/decode_${DECANT_FLASH_ELEMENT}_${DECANT_FLASH_HEAD_DIM}.cu)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/flash_attention/decode_instance.cu.in ${instance} @ONLY)
-    list(APPEND DECANT_FLASH_INSTANCES ${instance})
+foreach(kind decode prompt)
+  set(DECANT_FLASH_CAUSAL false) # one query sees all there is
+  if(kind STREQUAL "prompt")
+    set(DECANT_FLASH_CAUSAL true)
+  endif()
+  foreach(DECANT_FLASH_ELEMENT half_t bfloat16_t)
+    foreach(DECANT_FLASH_HEAD_DIM 64 128)
+      set(instance ${PROJECT_BINARY_DIR}/flash-attention/${kind}_${DECANT_FLASH_ELEMENT}_${DECANT_FLASH_HEAD_DIM}.cu)
+      configure_file(${PROJECT_SOURCE_DIR}/cmake/flash_attention/instance.cu.in ${instance} @ONLY)
+      list(APPEND DECANT_FLASH_INSTANCES ${instance})
+    endforeach()
   endforeach()
 endforeach()
 

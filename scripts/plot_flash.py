@@ -53,7 +53,8 @@ def pick_batch(rows: list[plotting.Row], wanted: int | None) -> int:
 
 
 def draw_kernels(axes, rows: list[plotting.Row], wanted: int | None) -> None:
-    even = [row for row in rows if row["lengths"].isdecimal()]
+    # As steps run: kernels may overlap. Files from before the column hold such rows only.
+    even = [row for row in rows if row["lengths"].isdecimal() and row.get("overlap") != "off"]
     if not even:
         raise plotting.PlotError("kernel.csv: no row whose lengths are one number")
     batch = pick_batch(even, wanted)

@@ -9,6 +9,7 @@
 
 #include "apps/command.h"
 #include "apps/kernel_flags.h"
+#include "apps/overlap_flag.h"
 #include "apps/row_files.h"
 #include "bench/gates/precision.h"
 #include "bench/kernel_bench.h"
@@ -31,6 +32,7 @@ struct BenchKernelFlags {
   std::vector<int32_t> chunks{};
   std::vector<int32_t> histories = {0, 3584};
   std::optional<int32_t> page_size{};
+  std::vector<std::string> overlaps{};
 };
 
 /// What is named; where nothing is, a ladder of lengths and two mixed draws.
@@ -60,6 +62,7 @@ Expected<KernelBenchOptions> ToOptions(const BenchKernelFlags& flags,
                              .all_must_run = !flags.kernel.decode_kernels.empty(),
                              .cases = MakeCases(flags),
                              .repeats = flags.kernel.repeats,
+                             .overlaps = ReadOverlaps(flags.overlaps),
                              .max_cache_bytes = setting.max_cache_bytes};
   for (const DecodeKernel kernel : setting.kernels) {
     options.kernels.push_back(
@@ -70,10 +73,10 @@ Expected<KernelBenchOptions> ToOptions(const BenchKernelFlags& flags,
 
 const std::vector<std::string>& Columns() {
   static const std::vector<std::string> columns = {
-      "device",          "kernel",    "dtype",        "heads",      "kv_heads",
-      "head_dim",        "page_size", "layers",       "batch",      "lengths",
-      "tokens",          "repeats",   "us_per_layer", "us_min",     "us_max",
-      "bytes_per_layer", "gb_per_s",  "floor_us",     "times_floor"};
+      "device",   "kernel",          "overlap",   "dtype",        "heads",
+      "kv_heads", "head_dim",        "page_size", "layers",       "batch",
+      "lengths",  "tokens",          "repeats",   "us_per_layer", "us_min",
+      "us_max",   "bytes_per_layer", "gb_per_s",  "floor_us",     "times_floor"};
   return columns;
 }
 
@@ -83,6 +86,7 @@ std::vector<RowValue> ToRow(const KernelResult& result, const KernelFlags& flags
   const LayerTime& time = result.time;
   return {device,
           result.kernel,
+          std::string(OverlapName(result.overlap)),
           std::string(DTypeName(result.dtype)),
           whole(flags.shape.heads),
           whole(flags.shape.kv_heads),
@@ -103,18 +107,18 @@ std::vector<RowValue> ToRow(const KernelResult& result, const KernelFlags& flags
 }
 
 std::string ToText(const KernelBenchReport& report) {
-  TextTable table({"kernel", "page", "rows", "lengths", "tokens", "us/layer", "least", "most",
-                   "GB/s", "floor us", "x floor"});
+  TextTable table({"kernel", "overlap", "page", "rows", "lengths", "tokens", "us/layer", "least",
+                   "most", "GB/s", "floor us", "x floor"});
   for (const KernelResult& result : report.results) {
     const LayerTime& time = result.time;
-    table.AddRow({result.kernel, fmt::format("{}", result.page_size),
-                  fmt::format("{}", result.batch), result.lengths, fmt::format("{}", result.tokens),
-                  fmt::format("{:.2f}", time.median * kMicro),
-                  fmt::format("{:.2f}", time.least * kMicro),
-                  fmt::format("{:.2f}", time.most * kMicro),
-                  fmt::format("{:.1f}", time.bytes_per_second() * kGiga),
-                  fmt::format("{:.2f}", result.floor * kMicro),
-                  fmt::format("{:.2f}", result.times_floor())});
+    table.AddRow(
+        {result.kernel, std::string(OverlapName(result.overlap)),
+         fmt::format("{}", result.page_size), fmt::format("{}", result.batch), result.lengths,
+         fmt::format("{}", result.tokens), fmt::format("{:.2f}", time.median * kMicro),
+         fmt::format("{:.2f}", time.least * kMicro), fmt::format("{:.2f}", time.most * kMicro),
+         fmt::format("{:.1f}", time.bytes_per_second() * kGiga),
+         fmt::format("{:.2f}", result.floor * kMicro),
+         fmt::format("{:.2f}", result.times_floor())});
   }
   std::string text = report.backend + "\n" + table.ToString();
   for (const std::string& note : report.notes) text += "not run: " + note + "\n";
@@ -167,7 +171,7 @@ Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> com
   AddList(app, "--batches", flags->batches, "Rows of each")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  AddList(app, "--chunk", flags->chunks, "Prompt chunks of so many tokens, by the prompt kernel")
+  AddList(app, "--chunk", flags->chunks, "Prompt chunks of so many tokens, by each prompt kernel")
       ->check(CLI::Range(2, kMaxLength));
   AddList(app, "--history", flags->histories, "Positions before each chunk")
       ->check(CLI::Range(0, kMaxLength))
@@ -175,6 +179,7 @@ Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> com
   app.add_option("--page-size", flags->page_size,
                  "Slots a page (default: 64; 256 for flash, which takes multiples of 256)")
       ->type_name("SLOTS");
+  AddOverlapFlag(app, flags->overlaps);
   app.footer(
       "Without --lengths, --mixed-seeds and --chunk: lengths 16 to 4096 and the draws 0 and 1.\n"
       "Examples:\n"
@@ -183,6 +188,7 @@ Command AddBenchKernelCommand(CLI::App& parent, std::span<const char* const> com
       "    --batches 32 --out results/h200\n"
       "  decant bench kernel --device cuda --page-size 256 --lengths 4096    # pages alike\n"
       "  decant bench kernel --chunk 512 --history 0,3584\n"
+      "  decant bench kernel --device cuda --overlap off --mixed-seeds 0\n"
       "A time is that of all layers over their number. The floor is the bytes of K and V, each\n"
       "position once a row, over the memory bandwidth measured at the start.");
   return {.app = &app, .run = [flags, command] { return BenchKernel(*flags, command); }};

@@ -6,11 +6,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "apps/command.h"
 #include "apps/make_ops.h"
+#include "apps/overlap_flag.h"
 #include "apps/row_files.h"
 #include "bench/gates/precision.h"
 #include "bench/linear_bench.h"
@@ -34,6 +35,7 @@ struct BenchLinearFlags {
   std::vector<std::string> linears{};
   std::vector<int32_t> tokens = {1, 8, 32, 64, 128, 256, 544, 1024, 2048};
   int32_t repeats = 10;
+  std::vector<std::string> overlaps{};
   std::string out{};
 };
 
@@ -44,7 +46,8 @@ std::string_view LinearName(LinearLayers linear, const Device& device) {
 
 Expected<LinearBenchOptions> ToOptions(const BenchLinearFlags& flags, const Device& device) {
   DECANT_ASSIGN_OR_RETURN(const ModelConfig config, FindShape(flags.shape));
-  LinearBenchOptions options{.tokens = flags.tokens, .repeats = flags.repeats};
+  LinearBenchOptions options{
+      .tokens = flags.tokens, .repeats = flags.repeats, .overlaps = ReadOverlaps(flags.overlaps)};
   for (const LinearProduct& product : ProductsOf(config.shape, flags.layers)) {
     if (std::ranges::find(flags.products, product.name) != flags.products.end()) {
       options.products.push_back(product);
@@ -62,9 +65,9 @@ Expected<LinearBenchOptions> ToOptions(const BenchLinearFlags& flags, const Devi
 
 const std::vector<std::string>& Columns() {
   static const std::vector<std::string> columns = {
-      "device", "linear",  "dtype",    "shape",       "product",  "rows",
-      "cols",   "weights", "tokens",   "repeats",     "us",       "us_min",
-      "us_max", "bytes",   "tb_per_s", "tflop_per_s", "floor_us", "times_floor"};
+      "device", "linear",   "overlap",     "dtype",    "shape",      "product", "rows",
+      "cols",   "weights",  "tokens",      "repeats",  "us",         "us_min",  "us_max",
+      "bytes",  "tb_per_s", "tflop_per_s", "floor_us", "times_floor"};
   return columns;
 }
 
@@ -73,6 +76,7 @@ std::vector<RowValue> ToRow(const LinearResult& result, const BenchLinearFlags& 
   const auto whole = [](int64_t value) { return RowValue(value); };
   return {DeviceName(device),
           std::string(LinearName(result.linear, device)),
+          std::string(OverlapName(result.overlap)),
           std::string(DTypeName(result.dtype)),
           flags.shape,
           result.product.name,
@@ -92,18 +96,19 @@ std::vector<RowValue> ToRow(const LinearResult& result, const BenchLinearFlags& 
 }
 
 std::string ToText(const LinearBenchReport& report, const Device& device) {
-  TextTable table({"linear", "product", "rows", "cols", "tokens", "us", "least", "most", "TB/s",
-                   "TFLOP/s", "floor us", "x floor", "of cublas"});
-  std::map<std::pair<std::string, int32_t>, double> yardstick;
+  TextTable table({"linear", "overlap", "product", "rows", "cols", "tokens", "us", "least", "most",
+                   "TB/s", "TFLOP/s", "floor us", "x floor", "of cublas"});
+  std::map<std::tuple<std::string, int32_t, TimedOverlap>, double> yardstick;
   for (const LinearResult& result : report.results) {
-    const std::pair key(result.product.name, result.tokens);
+    const std::tuple key(result.product.name, result.tokens, result.overlap);
     std::string ratio;
     if (result.linear == LinearLayers::kCublas) {
       yardstick[key] = result.median;
     } else if (yardstick.contains(key)) {
       ratio = fmt::format("{:.2f}", result.median / yardstick[key]);
     }
-    table.AddRow({std::string(LinearName(result.linear, device)), result.product.name,
+    table.AddRow({std::string(LinearName(result.linear, device)),
+                  std::string(OverlapName(result.overlap)), result.product.name,
                   fmt::format("{}", result.product.rows), fmt::format("{}", result.product.cols),
                   fmt::format("{}", result.tokens), fmt::format("{:.2f}", result.median * kMicro),
                   fmt::format("{:.2f}", result.least * kMicro),
@@ -179,6 +184,7 @@ Command AddBenchLinearCommand(CLI::App& parent, std::span<const char* const> com
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
+  AddOverlapFlag(app, flags->overlaps);
   app.add_option("--out", flags->out,
                  "Folder for the raw rows: adds to linear.csv and linear.jsonl, a row a case")
       ->type_name("DIR");
@@ -186,6 +192,7 @@ Command AddBenchLinearCommand(CLI::App& parent, std::span<const char* const> com
       "Products add to fp32. On CUDA all weights of a kind run in one graph.\n"
       "Examples:\n"
       "  decant bench linear --device cuda --out results/h200/linear\n"
+      "  decant bench linear --device cuda --overlap off --tokens 32\n"
       "  decant bench linear --device cuda --shape smollm2-135m --layers 30 --tokens 1,32\n"
       "  decant bench linear --layers 2 --tokens 1,32 --products gate_up");
   return {.app = &app, .run = [flags, command] { return BenchLinear(*flags, command); }};

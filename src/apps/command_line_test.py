@@ -224,6 +224,8 @@ class WithoutAModel(unittest.TestCase):
             (["kernel", "--head-dim", "48"], ["--head-dim", "48", "32"]),
             (["kernel", "--decode-kernel", "fast"], ["--decode-kernel", "fast", "rows, split"]),
             (["kernel", "--threads", "-1"], ["--threads", "-1"]),
+            (["kernel", "--overlap", "maybe"], ["--overlap", "maybe", "on", "off"]),
+            (["linear", "--overlap", "maybe"], ["--overlap", "maybe", "on", "off"]),
             (["page-probe", "--threads", "-1"], ["--threads", "-1"]),
             (["page-probe", "--page-sizes", "big"], ["--page-sizes", "big"]),
         ]
@@ -236,6 +238,10 @@ class WithoutAModel(unittest.TestCase):
                                            "--decode-kernel", "flash"))
         self.assertIn("--dtype", self.refused(1, "bench", "kernel", "--device", "cpu", "--dtype",
                                               "fp16"))
+        for bench in (["kernel", "--lengths", "16", "--batches", "1"],
+                      ["linear", "--products", "o", "--tokens", "1"]):
+            self.assertIn("--overlap", self.refused(2, "bench", *bench, "--device", "cpu",
+                                                    "--layers", "1", "--overlap", "on"))
 
     def bench_rows(self, folder: str, name: str, *arguments: str) -> list[dict[str, str]]:
         """Runs a benchmark of kernels and returns name.csv, once it agrees with name.jsonl."""
@@ -265,6 +271,7 @@ class WithoutAModel(unittest.TestCase):
                 self.assertEqual([(row["kernel"], row["lengths"], row["batch"]) for row in rows],
                                  expected * repeat)
             for row in rows:
+                self.assertEqual(row["overlap"], "n/a")
                 self.assertEqual(int(row["bytes_per_layer"]), int(row["tokens"]) * 2 * 2 * 128 * 2)
                 self.assertLessEqual(float(row["us_min"]), float(row["us_per_layer"]))
                 self.assertAlmostEqual(float(row["us_per_layer"]) / float(row["floor_us"]),

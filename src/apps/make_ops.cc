@@ -18,6 +18,7 @@ OpsFactory MakeOpsFactory(const Device& device, ComputeType compute_type, int32_
                     .compute_type = compute_type,
                     .shape = spec.shape,
                     .decode_kernel = spec.decode_kernel,
+                    .prompt_kernel = spec.prompt_kernel,
                     .linear = spec.linear,
                     .threads = threads > 0 ? threads : std::max(1, processors),
                     .max_tokens = spec.max_tokens,

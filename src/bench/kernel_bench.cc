@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/interrupt.h"
@@ -47,21 +49,20 @@ class KernelBench {
     DECANT_RETURN_IF_ERROR(ChooseKernels());
     int64_t timings = 0;
     for (const auto& [page_size, kernels] : usable_) {
-      for (const KernelCase& timed : options_.cases) timings += TimingsOf(timed, kernels);
+      timings += std::ssize(options_.cases) * std::ssize(kernels);
     }
     Progress progress("bench kernel", timings, "timings");
     for (const auto& [page_size, kernels] : usable_) {
       DECANT_RETURN_IF_ERROR(RunPageSize(page_size, kernels, progress));
+      if (prompts_ && std::ranges::find(kernels, DecodeKernel::kFlash) != kernels.end()) {
+        DECANT_RETURN_IF_ERROR(RunFlashPrompts(page_size));
+      }
     }
     return std::move(report_);
   }
 
  private:
   using Kernels = std::vector<DecodeKernel>;
-
-  static int64_t TimingsOf(const KernelCase& timed, const Kernels& kernels) {
-    return timed.prompt() ? 1 : static_cast<int64_t>(kernels.size());
-  }
 
   Status ChooseKernels() {
     Status refused;
@@ -84,11 +85,35 @@ class KernelBench {
                             AttentionTimer::Make(make_ops_, options_.shape, page_size,
                                                  options_.cases, options_.max_cache_bytes));
     DECANT_RETURN_IF_ERROR(MeasureRates(timer.ops()));
+    DECANT_ASSIGN_OR_RETURN(const std::vector<TimedOverlap> overlaps,
+                            ChooseOverlaps(timer.ops(), options_.overlaps));
     for (const KernelCase& timed : options_.cases) {
-      for (int64_t i = 0; i < TimingsOf(timed, kernels); ++i) {
-        DECANT_RETURN_IF_ERROR(timer.ops().UseDecodeKernel(kernels[i]));
-        DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size));
+      std::set<std::string> done;  // decode kernels may share a prompt kernel
+      for (const DecodeKernel kernel : kernels) {
+        DECANT_RETURN_IF_ERROR(timer.ops().UseDecodeKernel(kernel));
+        if (done.insert(KernelName(timer.ops(), timed)).second) {
+          for (const TimedOverlap overlap : overlaps) {
+            DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size, overlap));
+          }
+        }
         progress.Advance(1);
+      }
+    }
+    return Status();
+  }
+
+  /// A prompt kernel that goes with no decode kernel is chosen when operations are made.
+  Status RunFlashPrompts(int32_t page_size) {
+    std::vector<KernelCase> prompts;
+    std::ranges::copy_if(options_.cases, std::back_inserter(prompts), &KernelCase::prompt);
+    DECANT_ASSIGN_OR_RETURN(AttentionTimer timer,
+                            AttentionTimer::Make(make_ops_, options_.shape, page_size, prompts,
+                                                 options_.max_cache_bytes, PromptKernel::kFlash));
+    DECANT_ASSIGN_OR_RETURN(const std::vector<TimedOverlap> overlaps,
+                            ChooseOverlaps(timer.ops(), options_.overlaps));
+    for (const KernelCase& timed : prompts) {
+      for (const TimedOverlap overlap : overlaps) {
+        DECANT_RETURN_IF_ERROR(RunCase(timer, timed, page_size, overlap));
       }
     }
     return Status();
@@ -106,20 +131,26 @@ class KernelBench {
     return Error(StatusCode::kInternal, "this device's bandwidth or rate could not be measured");
   }
 
-  Status RunCase(AttentionTimer& timer, const KernelCase& timed, int32_t page_size) {
-    DECANT_ASSIGN_OR_RETURN(const LayerTime time, timer.Measure(timed, options_.repeats));
+  static std::string KernelName(const Ops& ops, const KernelCase& timed) {
+    return std::string(timed.prompt() ? ops.prompt_kernel()
+                                      : DecodeKernelName(ops.decode_kernel()));
+  }
+
+  Status RunCase(AttentionTimer& timer, const KernelCase& timed, int32_t page_size,
+                 TimedOverlap overlap) {
+    DECANT_ASSIGN_OR_RETURN(const LayerTime time, timer.Measure(timed, options_.repeats, overlap));
     const MachineRates& rates = report_.rates;
-    report_.results.push_back(
-        {.kernel =
-             std::string(timed.prompt() ? "prompt" : DecodeKernelName(timer.ops().decode_kernel())),
-         .dtype = timer.ops().cache_type(),
-         .page_size = page_size,
-         .batch = static_cast<int32_t>(timed.rows.size()),
-         .lengths = timed.lengths,
-         .tokens = timed.tokens(),
-         .time = time,
-         .floor = timed.prompt() ? rates.FloorSeconds(time.bytes, time.operations)
-                                 : time.bytes / rates.bytes_per_second});
+    report_.results.push_back({.kernel = KernelName(timer.ops(), timed),
+                               .overlap = overlap,
+                               .dtype = timer.ops().cache_type(),
+                               .page_size = page_size,
+                               .batch = static_cast<int32_t>(timed.rows.size()),
+                               .lengths = timed.lengths,
+                               .tokens = timed.tokens(),
+                               .time = time,
+                               .floor = timed.prompt()
+                                            ? rates.FloorSeconds(time.bytes, time.operations)
+                                            : time.bytes / rates.bytes_per_second});
     return on_result_(report_.results.back());
   }
 
@@ -193,7 +224,7 @@ Status TryPageSize(const OpsFactory& make_ops, const KernelShape& shape,
 
 Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const KernelShape& shape,
                                               int32_t page_size, std::span<const KernelCase> cases,
-                                              int64_t max_cache_bytes) {
+                                              int64_t max_cache_bytes, PromptKernel prompt_kernel) {
   int32_t tokens = 1;
   int32_t rows = 1;
   int32_t longest = 1;
@@ -208,8 +239,9 @@ Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const 
     rows = std::max(rows, static_cast<int32_t>(timed.rows.size()));
     pages = std::max(pages, PagesOf(timed.rows, page_size));
   }
-  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops,
-                          make_ops(SpecOf(shape, shape.layers, tokens, rows, longest)));
+  OpsSpec spec = SpecOf(shape, shape.layers, tokens, rows, longest);
+  spec.prompt_kernel = prompt_kernel;
+  DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, make_ops(spec));
   constexpr double kGib = 1 << 30;
   const int64_t bytes = CacheBytes(shape, int64_t{pages} * page_size, ops->cache_type());
   if (max_cache_bytes > 0 && bytes > max_cache_bytes) {
@@ -223,7 +255,8 @@ Expected<AttentionTimer> AttentionTimer::Make(const OpsFactory& make_ops, const 
   return AttentionTimer(std::move(ops), shape, page_size, pages);
 }
 
-Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t repeats) {
+Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t repeats,
+                                            TimedOverlap overlap) {
   const AttentionBatch batch(timed.rows,
                              ShuffledTables(timed.rows, page_size_, pages_, kTableSeed));
   ops_->BeginStep(batch.step());
@@ -236,7 +269,9 @@ Expected<LayerTime> AttentionTimer::Measure(const KernelCase& timed, int32_t rep
       ops_->Attention(layer, ops_->queries(), ops_->attended());
     }
   };
-  DECANT_ASSIGN_OR_RETURN(std::vector<double> seconds, ops_->MeasureSeconds(all_layers, repeats));
+  DECANT_ASSIGN_OR_RETURN(
+      std::vector<double> seconds,
+      ops_->MeasureSeconds(all_layers, repeats, overlap.value_or(KernelOverlap::kAllowed)));
   if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
   for (double& run : seconds) run /= shape_.layers;
   const AttentionWork work = CountAttention(batch.step().rows);

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "bench/attention_batch.h"
 #include "bench/machine_probe.h"
+#include "bench/overlap_choice.h"
 #include "ops/ops_factory.h"
 
 namespace decant {
@@ -69,13 +70,15 @@ class AttentionTimer {
   /// resource exhausted: the cache would take over `max_cache_bytes` (0: no limit).
   static Expected<AttentionTimer> Make(const OpsFactory& make_ops, const KernelShape& shape,
                                        int32_t page_size, std::span<const KernelCase> cases,
-                                       int64_t max_cache_bytes);
+                                       int64_t max_cache_bytes,
+                                       PromptKernel prompt_kernel = PromptKernel::kOwn);
 
   Ops& ops() { return *ops_; }
 
   /// Runs all layers one after another, `repeats` times after one that does not count, with the
   /// decode kernel in use. Errors: Ops::MeasureSeconds'; cancelled, after an interrupt.
-  Expected<LayerTime> Measure(const KernelCase& timed, int32_t repeats);
+  Expected<LayerTime> Measure(const KernelCase& timed, int32_t repeats,
+                              TimedOverlap overlap = std::nullopt);
 
  private:
   AttentionTimer(std::unique_ptr<Ops> ops, const KernelShape& shape, int32_t page_size,
@@ -100,12 +103,14 @@ struct KernelBenchOptions {
   bool all_must_run = false;  ///< Whether a kernel that refuses is an error; otherwise a note.
   std::vector<KernelCase> cases{};
   int32_t repeats = 10;
-  int64_t max_cache_bytes = 0;  ///< 0: no limit.
+  std::vector<KernelOverlap> overlaps{};  ///< As ChooseOverlaps takes them.
+  int64_t max_cache_bytes = 0;            ///< 0: no limit.
 };
 
 /// One case with one kernel.
 struct KernelResult {
-  std::string kernel{};  ///< "rows", "split", "flash" or "prompt".
+  std::string kernel{};  ///< "rows", "split", "flash", "prompt" or "ranged".
+  TimedOverlap overlap{};
   DType dtype = DType::kF32;
   int32_t page_size = 0;
   int32_t batch = 0;
@@ -126,9 +131,10 @@ struct KernelBenchReport {
   std::string backend{};
 };
 
-/// Times every case with every kernel; prompt chunks once a page size. Kernels with the same pages
-/// take turns on the same cache. `on_result` is told of each result at once; its error ends the
-/// run. Errors: AttentionTimer's; no kernel that runs.
+/// Times every case with every kernel; prompt chunks with each prompt kernel that goes with one of
+/// them, and with FlashAttention's where its decode kernel is one of them. Kernels with the same
+/// pages take turns on the same cache. `on_result` is told of each result at once; its error ends
+/// the run. Errors: AttentionTimer's; ChooseOverlaps'; no kernel that runs.
 Expected<KernelBenchReport> RunKernelBench(
     const OpsFactory& make_ops, const KernelBenchOptions& options,
     const std::function<Status(const KernelResult&)>& on_result);

@@ -21,6 +21,33 @@ class KnownRates : public ForwardingOps {
   double MeasureRate() override { return kOperationsPerSecond; }
 };
 
+/// On a device that overlaps kernels, where `split` has a prompt kernel of its own.
+class OverlappingOps : public ForwardingOps {
+ public:
+  OverlappingOps(std::unique_ptr<Ops> inner, PromptKernel prompt, std::vector<KernelOverlap>* asked)
+      : ForwardingOps(std::move(inner)), prompt_(prompt), asked_(asked) {}
+  bool OverlapsKernels() const override { return true; }
+  DecodeKernel decode_kernel() const override { return kernel_; }
+  Status UseDecodeKernel(DecodeKernel kernel) override {
+    kernel_ = kernel;
+    return {};
+  }
+  std::string_view prompt_kernel() const override {
+    if (prompt_ == PromptKernel::kFlash) return "flash";
+    return kernel_ == DecodeKernel::kSplit ? "ranged" : "prompt";
+  }
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
+                                               KernelOverlap overlap) override {
+    asked_->push_back(overlap);
+    return ForwardingOps::MeasureSeconds(calls, repeats, overlap);
+  }
+
+ private:
+  DecodeKernel kernel_ = DecodeKernel::kRows;
+  const PromptKernel prompt_;
+  std::vector<KernelOverlap>* asked_;
+};
+
 Expected<std::unique_ptr<Ops>> MakeCpuOps(const OpsSpec& spec) {
   auto ops = std::make_unique<CpuOps>(CpuOpsOptions{.shape = spec.shape,
                                                     .decode_kernel = DecodeKernel::kRows,
@@ -88,6 +115,47 @@ TEST(KernelBenchTest, CountsBytesAndOperationsAndTheirFloor) {
   EXPECT_EQ(results[2].time.operations, (31 + 32 + 33 + 34 + 35 + 36 + 37 + 38) * 6 * 64 * 4);
   EXPECT_EQ(results[2].floor, results[2].time.operations / kOperationsPerSecond);
   EXPECT_EQ(results[2].lengths, "8 after 30");
+}
+
+TEST(KernelBenchTest, TimesWithAndWithoutOverlapAndEachPromptKernelOnce) {
+  std::vector<KernelOverlap> asked;
+  const OpsFactory overlapping = [&](const OpsSpec& spec) -> Expected<std::unique_ptr<Ops>> {
+    DECANT_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, MakeCpuOps(spec));
+    return std::unique_ptr<Ops>(
+        std::make_unique<OverlappingOps>(std::move(ops), spec.prompt_kernel, &asked));
+  };
+  KernelBenchOptions options = SmallBench();
+  options.kernels.push_back({DecodeKernel::kFlash, 16});
+  const auto names = [](const std::vector<KernelResult>& results) {
+    std::vector<std::string> all;
+    all.reserve(results.size());
+    for (const KernelResult& result : results) {
+      all.push_back(result.kernel + " " + std::string(OverlapName(result.overlap)));
+    }
+    return all;
+  };
+  EXPECT_EQ(names(RunKernelBench(overlapping, options, Ignore).value().results),
+            (std::vector<std::string>{"rows on", "rows off", "split on", "split off", "flash on",
+                                      "flash off", "prompt on", "prompt off", "ranged on",
+                                      "ranged off", "flash on", "flash off"}));
+  ASSERT_EQ(asked.size(), 12U);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(asked[i], i % 2 == 0 ? KernelOverlap::kAllowed : KernelOverlap::kNone);
+  }
+
+  options.overlaps = {KernelOverlap::kNone};
+  EXPECT_EQ(names(RunKernelBench(overlapping, options, Ignore).value().results),
+            (std::vector<std::string>{"rows off", "split off", "flash off", "prompt off",
+                                      "ranged off", "flash off"}));
+
+  // Where kernels do not overlap, there is one time, and nothing to choose.
+  EXPECT_EQ(names(RunKernelBench(MakeCpuOps, SmallBench(), Ignore).value().results),
+            (std::vector<std::string>{"rows n/a", "split n/a", "prompt n/a"}));
+  KernelBenchOptions wanted = SmallBench();
+  wanted.overlaps = {KernelOverlap::kAllowed};
+  const Status refused = RunKernelBench(MakeCpuOps, wanted, Ignore).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("--overlap"), std::string::npos) << refused.message();
 }
 
 TEST(KernelBenchTest, AKernelThatRefusesIsANoteUnlessItMustRun) {

@@ -56,7 +56,7 @@ class ProductTimer {
   Ops& ops() { return *ops_; }
 
   /// Seconds of each repeat, divided by the number of weights.
-  Expected<std::vector<double>> Measure(int32_t tokens, int32_t repeats) {
+  Expected<std::vector<double>> Measure(int32_t tokens, int32_t repeats, TimedOverlap overlap) {
     const std::vector<CaseRow> rows = {{.query_len = tokens, .context_len = tokens}};
     const AttentionBatch batch(rows, ShuffledTables(rows, kPageSize, pages_, 1));
     ops_->BeginStep(batch.step());
@@ -69,7 +69,9 @@ class ProductTimer {
         ops_->ProjectAdd(*weight, ops_->mlp_hidden(), ops_->residual());
       }
     };
-    DECANT_ASSIGN_OR_RETURN(std::vector<double> seconds, ops_->MeasureSeconds(all, repeats));
+    DECANT_ASSIGN_OR_RETURN(
+        std::vector<double> seconds,
+        ops_->MeasureSeconds(all, repeats, overlap.value_or(KernelOverlap::kAllowed)));
     for (double& run : seconds) run /= product_.weights;
     return seconds;
   }
@@ -94,6 +96,66 @@ LinearResult Count(const LinearProduct& product, int32_t tokens, DType dtype) {
           .operations = 2 * tokens * rows * cols};
 }
 
+class LinearBench {
+ public:
+  LinearBench(const OpsFactory& make_ops, const LinearBenchOptions& options,
+              const std::function<Status(const LinearResult&)>& on_result)
+      : make_ops_(make_ops), options_(options), on_result_(on_result) {}
+
+  Expected<LinearBenchReport> Run() {
+    for (const LinearProduct& product : options_.products) {
+      std::vector<int32_t> tokens;
+      std::ranges::copy_if(options_.tokens, std::back_inserter(tokens),
+                           [&](int32_t count) { return count <= product.most_tokens; });
+      if (tokens.empty()) continue;
+      for (const LinearLayers linear : options_.linears) {
+        DECANT_RETURN_IF_ERROR(RunProduct(product, linear, tokens));
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Status RunProduct(const LinearProduct& product, LinearLayers linear,
+                    const std::vector<int32_t>& tokens) {
+    DECANT_ASSIGN_OR_RETURN(
+        ProductTimer timer,
+        ProductTimer::Make(make_ops_, product, linear, *std::ranges::max_element(tokens)));
+    DECANT_ASSIGN_OR_RETURN(const std::vector<TimedOverlap> overlaps,
+                            ChooseOverlaps(timer.ops(), options_.overlaps));
+    if (report_.backend.empty()) {
+      report_.backend = timer.ops().Describe();
+      report_.rates = MeasureRates(timer.ops());
+    }
+    for (const int32_t count : tokens) {
+      for (const TimedOverlap overlap : overlaps) {
+        LinearResult result = Count(product, count, timer.ops().cache_type());
+        result.linear = linear;
+        result.overlap = overlap;
+        DECANT_RETURN_IF_ERROR(Time(timer, result));
+        if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
+      }
+    }
+    return {};
+  }
+
+  Status Time(ProductTimer& timer, LinearResult& result) {
+    DECANT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                            timer.Measure(result.tokens, options_.repeats, result.overlap));
+    result.floor = report_.rates.FloorSeconds(result.bytes, result.operations);
+    result.median = Median(seconds);
+    result.least = std::ranges::min(seconds);
+    result.most = std::ranges::max(seconds);
+    report_.results.push_back(result);
+    return on_result_(result);
+  }
+
+  const OpsFactory& make_ops_;
+  const LinearBenchOptions& options_;
+  const std::function<Status(const LinearResult&)>& on_result_;
+  LinearBenchReport report_;
+};
+
 }  // namespace
 
 std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers) {
@@ -113,36 +175,7 @@ Expected<LinearBenchReport> RunLinearBench(
     const std::function<Status(const LinearResult&)>& on_result) {
   if (options.products.empty()) return InvalidArgument("--products names none");
   if (options.tokens.empty()) return InvalidArgument("--tokens has no value");
-  LinearBenchReport report;
-  for (const LinearProduct& product : options.products) {
-    std::vector<int32_t> timed;
-    std::ranges::copy_if(options.tokens, std::back_inserter(timed),
-                         [&](int32_t tokens) { return tokens <= product.most_tokens; });
-    if (timed.empty()) continue;
-    const int32_t most = *std::ranges::max_element(timed);
-    for (const LinearLayers linear : options.linears) {
-      DECANT_ASSIGN_OR_RETURN(ProductTimer timer,
-                              ProductTimer::Make(make_ops, product, linear, most));
-      if (report.backend.empty()) {
-        report.backend = timer.ops().Describe();
-        report.rates = MeasureRates(timer.ops());
-      }
-      for (const int32_t tokens : timed) {
-        LinearResult result = Count(product, tokens, timer.ops().cache_type());
-        result.linear = linear;
-        result.floor = report.rates.FloorSeconds(result.bytes, result.operations);
-        DECANT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
-                                timer.Measure(tokens, options.repeats));
-        result.median = Median(seconds);
-        result.least = std::ranges::min(seconds);
-        result.most = std::ranges::max(seconds);
-        report.results.push_back(result);
-        DECANT_RETURN_IF_ERROR(on_result(report.results.back()));
-        if (InterruptRequested()) return Status(StatusCode::kCancelled, "interrupted");
-      }
-    }
-  }
-  return report;
+  return LinearBench(make_ops, options, on_result).Run();
 }
 
 }  // namespace decant

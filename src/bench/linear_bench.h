@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "bench/machine_probe.h"
+#include "bench/overlap_choice.h"
 #include "ops/ops_factory.h"
 
 namespace decant {
@@ -28,6 +29,7 @@ std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers)
 /// What one product takes.
 struct LinearResult {
   LinearLayers linear = LinearLayers::kCublas;
+  TimedOverlap overlap{};
   LinearProduct product{};
   DType dtype = DType::kF16;  ///< Of weights and inputs.
   int32_t tokens = 0;
@@ -46,6 +48,7 @@ struct LinearBenchOptions {
   std::vector<LinearLayers> linears{};
   std::vector<int32_t> tokens{};
   int32_t repeats = 10;
+  std::vector<KernelOverlap> overlaps{};  ///< As ChooseOverlaps takes them.
 };
 
 struct LinearBenchReport {

@@ -41,6 +41,10 @@ Expected<std::unique_ptr<Ops>> MakeCpuOps(const BackendOptions& options) {
                  "--dtype fp16 is for --device cuda; the CPU computes in bf16, or in fp32 where it "
                  "has no bf16 products");
   }
+  if (options.prompt_kernel == PromptKernel::kFlash) {
+    return Error(StatusCode::kUnimplemented,
+                 "FlashAttention's prompt kernel runs on CUDA only, not on the CPU");
+  }
   std::unique_ptr<Ops> ops =
       std::make_unique<CpuOps>(CpuOpsOptions{.shape = options.shape,
                                              .decode_kernel = options.decode_kernel,
@@ -97,6 +101,7 @@ Expected<std::unique_ptr<CudaOps>> MakeCudaOps(const BackendOptions& options) {
       {.shape = options.shape,
        .type = options.compute_type == ComputeType::kBf16 ? CudaType::kBf16 : CudaType::kF16,
        .decode_kernel = options.decode_kernel,
+       .prompt_kernel = options.prompt_kernel,
        .linear = options.linear,
        .device = options.device.ordinal,
        .threads = options.threads,

@@ -9,6 +9,7 @@
 #include "engine/device.h"
 #include "model/decoder_weights.h"
 #include "ops/ops.h"
+#include "ops/prompt_kernel.h"
 #include "runtime/logits_observer.h"
 #include "runtime/step_runner.h"
 
@@ -20,6 +21,7 @@ struct BackendOptions {
   ComputeType compute_type = ComputeType::kAuto;
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  PromptKernel prompt_kernel = PromptKernel::kOwn;
   LinearLayers linear = LinearLayers::kCublas;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;

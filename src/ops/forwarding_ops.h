@@ -62,6 +62,7 @@ class ForwardingOps : public Ops {
 
   DecodeKernel decode_kernel() const override { return inner_->decode_kernel(); }
   Status UseDecodeKernel(DecodeKernel kernel) override { return inner_->UseDecodeKernel(kernel); }
+  std::string_view prompt_kernel() const override { return inner_->prompt_kernel(); }
 
   TensorView residual() override { return inner_->residual(); }
   TensorView queries() override { return inner_->queries(); }
@@ -92,10 +93,11 @@ class ForwardingOps : public Ops {
   StepCost Cost() const override { return inner_->Cost(); }
   double MeasureRate() override { return inner_->MeasureRate(); }
   double MeasureBandwidth() override { return inner_->MeasureBandwidth(); }
-  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
-                                               int32_t repeats) override {
-    return inner_->MeasureSeconds(calls, repeats);
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
+                                               KernelOverlap overlap) override {
+    return inner_->MeasureSeconds(calls, repeats, overlap);
   }
+  bool OverlapsKernels() const override { return inner_->OverlapsKernels(); }
   std::unique_ptr<FiniteScan> MakeFiniteScan() override { return inner_->MakeFiniteScan(); }
   std::vector<ActivationFault> TakeFaults() override { return inner_->TakeFaults(); }
   std::unique_ptr<OpsClock> MakeClock() override { return inner_->MakeClock(); }

@@ -30,7 +30,7 @@ std::string_view DecodeKernelName(DecodeKernel kernel) {
 }
 
 Expected<std::vector<double>> Ops::MeasureSeconds(const std::function<void()>& calls,
-                                                  int32_t repeats) {
+                                                  int32_t repeats, KernelOverlap /*overlap*/) {
   calls();
   std::vector<double> seconds;
   for (int32_t i = 0; i < repeats; ++i) {

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "ops/finite_scan.h"
+#include "ops/kernel_overlap.h"
 #include "ops/ops_clock.h"
 #include "ops/step_batch.h"
 #include "ops/step_part.h"
@@ -200,6 +201,8 @@ class Ops {
   /// the kernel cannot read pages as they were allocated (their size, their layout): nothing
   /// changes then.
   virtual Status UseDecodeKernel(DecodeKernel kernel) = 0;
+  /// What results call the prompt kernel that goes with the decode kernel in use.
+  virtual std::string_view prompt_kernel() const { return "prompt"; }
 
   // A step. The views lie in the implementation's workspace and hold [batch.tokens(), …] until the
   // next BeginStep.
@@ -247,9 +250,12 @@ class Ops {
   /// Seconds that each of `repeats` runs of `calls` takes on the device, after one that is not
   /// counted. `calls` makes calls of this object that only queue work (the step has begun), and
   /// may be called any number of times, once at least. Where work runs as it is called, a clock
-  /// measures that. Errors: the device's; failed precondition where it cannot record the calls.
+  /// measures that. `overlap` holds for the runs that are timed, where OverlapsKernels. Errors: the
+  /// device's; failed precondition where it cannot record the calls.
   virtual Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
-                                                       int32_t repeats);
+                                                       int32_t repeats, KernelOverlap overlap);
+  /// Whether this device can set a kernel up while the one before it still ends.
+  virtual bool OverlapsKernels() const { return false; }
 
   // Activations that are no finite numbers.
 

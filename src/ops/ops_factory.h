@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "ops/ops.h"
+#include "ops/prompt_kernel.h"
 
 namespace decant {
 
@@ -17,6 +18,7 @@ struct OpsSpec {
   /// The decode kernel that pages are laid out for; UseDecodeKernel takes others too.
   DecodeKernel decode_kernel = DecodeKernel::kRows;
   LinearLayers linear = LinearLayers::kCublas;  ///< On CUDA.
+  PromptKernel prompt_kernel = PromptKernel::kOwn;
 };
 
 /// Makes the operations of one device, for any shape: how benches and gates get a backend without

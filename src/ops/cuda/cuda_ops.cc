@@ -77,6 +77,7 @@ CudaOps::CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device)
       max_samples_(options.max_samples),
       max_model_len_(options.max_model_len),
       linear_layers_(options.linear),
+      prompt_kernel_(options.prompt_kernel),
       decode_kernel_(options.decode_kernel),
       pool_(options.threads) {}
 
@@ -303,6 +304,9 @@ Status CudaOps::TuneLinear() {
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
   DECANT_RETURN_IF_ERROR(CheckDecodeKernel(decode_kernel_, page_size));
+  if (prompt_kernel_ == PromptKernel::kFlash) {
+    DECANT_RETURN_IF_ERROR(CheckDecodeKernel(DecodeKernel::kFlash, page_size));
+  }
   DECANT_ASSIGN_OR_RETURN(cache_, CudaCache::Allocate(type_, attention_shape(), shape_.layers,
                                                       pages, page_size, LayoutFor(decode_kernel_)));
   split_.reset();  // of another cache's pages
@@ -315,6 +319,19 @@ Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
                                         .group = shape_.group(),
                                         .prompt_plan = PromptPlanner(PromptLimits()).most()}));
   return {};
+}
+
+bool CudaOps::RangesPrompts() const {
+  return ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
+}
+
+bool CudaOps::FlashesPrompts() const {
+  return prompt_kernel_ == PromptKernel::kFlash && LayoutFor(decode_kernel_) == CacheLayout::kPlain;
+}
+
+std::string_view CudaOps::prompt_kernel() const {
+  if (RangesPrompts()) return "ranged";
+  return FlashesPrompts() ? "flash" : "prompt";
 }
 
 Status CudaOps::CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const {
@@ -407,6 +424,45 @@ Status CudaOps::PlanFlash() {
   return {};
 }
 
+Status CudaOps::PlanFlashPrompts(const StepBatch& batch) {
+  flash_chunks_.clear();
+  if (!FlashesPrompts()) return {};
+  size_t bytes = 0;
+  for (size_t r = 0; r < batch.rows.size(); ++r) {
+    const BatchRow& row = batch.rows[r];
+    if (row.query_len == 1) continue;
+    FlashDecodeShape shape = FlashShape(1, step_.table_stride, cache_.page_size());
+    shape.queries = row.query_len;
+    DECANT_ASSIGN_OR_RETURN(const FlashDecode plan, FlashDecode::Plan(shape));
+    flash_chunks_.push_back({.plan = plan, .row = Narrow<int32_t>(r), .token = row.query_start});
+    bytes = std::max(bytes, plan.workspace_bytes());
+  }
+  if (bytes <= flash_workspace_.size()) return {};
+  DECANT_ASSIGN_OR_RETURN(flash_workspace_,
+                          DeviceBuffer::Allocate(bytes, "FlashAttention's workspace"));
+  return {};
+}
+
+Status CudaOps::RunFlash(const FlashDecode& plan, int32_t row, int32_t token,
+                         const CachePages& pages, TensorView queries, TensorView attended) {
+  const auto skipped = static_cast<int64_t>(kElementBytes) * token * QueryCols();
+  return plan.Run({.queries = queries.data + skipped,
+                   .query_stride = QueryCols(),
+                   .attended = attended.data + skipped,
+                   .attended_stride = QueryCols(),
+                   .k = pages.k,
+                   .v = pages.v,
+                   .page_stride = pages.page_stride,
+                   .slot_stride = shape_.head_dim,
+                   .head_stride = pages.head_stride,
+                   .block_tables = step_.block_tables + int64_t{row} * step_.table_stride,
+                   .table_stride = step_.table_stride,
+                   .context_lens = step_.context_lens + row,
+                   .workspace = flash_workspace_.data(),
+                   .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))},
+                  stream_.get());
+}
+
 Status CudaOps::PlanSplit() {
   const int64_t most = int64_t{cache_.pages()} * cache_.page_size();
   DECANT_CHECK(decode_positions_ <= most, "{} positions of decode rows in a pool of {}",
@@ -465,9 +521,8 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   const bool graph =
       use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
       std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
-  const bool plans_prompt = ranged_prompt_ && LayoutFor(decode_kernel_) == CacheLayout::kTiled;
   Expected<StepArrays> step = step_upload_->Send(
-      batch, plans_prompt ? &ranged_prompt_->planner() : nullptr, stream_, graph);
+      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, stream_, graph);
   if (!step.ok()) {
     Note(step.status());
     return;
@@ -476,6 +531,7 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   if (step_.prompt_plan.items > 0) {
     Note(ranged_prompt_->Reset(step_.prompt_plan.slots, stream_.get()));
   }
+  Note(PlanFlashPrompts(batch));
   Note(PlanDecode());
   if (graph && status_.ok()) {
     Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
@@ -535,6 +591,11 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
     if (status_.ok() && !graphs_.replays()) {
       Note(ranged_prompt_->Launch(step_, pages, queries.data, attended.data, stream_.get()));
     }
+  } else if (FlashesPrompts()) {
+    for (const FlashChunk& chunk : flash_chunks_) {
+      if (!status_.ok()) break;
+      Note(RunFlash(chunk.plan, chunk.row, chunk.token, pages, queries, attended));
+    }
   } else {
     Enqueue("prompt attention", [&] {
       LaunchPromptAttention(type_, attention_shape(), prompt_groups_, step_, pages, queries.data,
@@ -544,21 +605,7 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
   if (attention_clock_ != nullptr) attention_clock_->Mark();
   if (step_.decode_rows == 0) return;
   if (flash_) {
-    const FlashDecodeArgs args{.queries = queries.data,
-                               .query_stride = QueryCols(),
-                               .attended = attended.data,
-                               .attended_stride = QueryCols(),
-                               .k = pages.k,
-                               .v = pages.v,
-                               .page_stride = pages.page_stride,
-                               .slot_stride = shape_.head_dim,
-                               .head_stride = pages.head_stride,
-                               .block_tables = step_.block_tables,
-                               .table_stride = step_.table_stride,
-                               .context_lens = step_.context_lens,
-                               .workspace = flash_workspace_.data(),
-                               .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))};
-    if (status_.ok()) Note(flash_->Run(args, stream_.get()));
+    if (status_.ok()) Note(RunFlash(*flash_, 0, 0, pages, queries, attended));
     return;
   }
   if (decode_kernel_ == DecodeKernel::kSplit) {

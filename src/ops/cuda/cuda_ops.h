@@ -23,6 +23,7 @@
 #include "ops/cuda/step_upload.h"
 #include "ops/cuda/weight_upload.h"
 #include "ops/ops.h"
+#include "ops/prompt_kernel.h"
 
 namespace decant {
 
@@ -30,6 +31,7 @@ struct CudaOpsOptions {
   DecoderShape shape;
   CudaType type = CudaType::kF16;
   DecodeKernel decode_kernel = DecodeKernel::kFlash;
+  PromptKernel prompt_kernel = PromptKernel::kOwn;
   LinearLayers linear = LinearLayers::kCublas;
   int device = 0;
   int32_t threads = 1;      ///< Host threads that decode weights.
@@ -76,6 +78,8 @@ class CudaOps : public Ops {
   void Download(TensorView view, std::span<float> values) const override;
   DecodeKernel decode_kernel() const override { return decode_kernel_; }
   Status UseDecodeKernel(DecodeKernel kernel) override;
+  /// "ranged" (ranged_prompt.h), "flash" (flash_attention.h) or "prompt" (prompt_attention.h).
+  std::string_view prompt_kernel() const override;
 
   TensorView residual() override { return View(residual_, DType::kF32, shape_.hidden); }
   TensorView queries() override { return View(queries_, dtype_, QueryCols()); }
@@ -95,8 +99,9 @@ class CudaOps : public Ops {
   double MeasureRate() override;
   double MeasureBandwidth() override;
   /// Records the calls as a graph, and times launches of it.
-  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls,
-                                               int32_t repeats) override;
+  Expected<std::vector<double>> MeasureSeconds(const std::function<void()>& calls, int32_t repeats,
+                                               KernelOverlap overlap) override;
+  bool OverlapsKernels() const override { return device_.compute_major >= 9; }
   std::unique_ptr<FiniteScan> MakeFiniteScan() override;
   std::unique_ptr<OpsClock> MakeClock() override;
   bool MarkAttention(OpsClock* clock) override;
@@ -126,6 +131,12 @@ class CudaOps : public Ops {
     LinearOutput output = LinearOutput::kElement;
     int32_t max_tokens = 0;
   };
+  /// A prompt chunk that FlashAttention attends for.
+  struct FlashChunk {
+    FlashDecode plan;
+    int32_t row = 0;
+    int32_t token = 0;  ///< its first
+  };
 
   CudaOps(const CudaOpsOptions& options, CudaDeviceInfo device);
   Status Initialise();
@@ -151,6 +162,11 @@ class CudaOps : public Ops {
   Status TuneLinear();
   /// `weight` in the form that the invariant linear layers take.
   std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
+  /// Whether prompt chunks take the ranged prompt kernel: with the decode kernel in use their pages
+  /// are tiled, and the device has it.
+  bool RangesPrompts() const;
+  /// Whether they take FlashAttention's: it was asked for, and their pages are plain.
+  bool FlashesPrompts() const;
   Status CheckDecodeKernel(DecodeKernel kernel, int32_t page_size) const;
   /// What FlashAttention is told of `rows` rows whose block tables have `table_pages` entries.
   FlashDecodeShape FlashShape(int32_t rows, int32_t table_pages, int32_t page_size) const;
@@ -159,6 +175,10 @@ class CudaOps : public Ops {
   /// Plans the step's decode tokens for the decode kernel.
   Status PlanDecode();
   Status PlanFlash();
+  Status PlanFlashPrompts(const StepBatch& batch);
+  /// FlashAttention over the rows from `row` on, whose tokens begin at `token`.
+  Status RunFlash(const FlashDecode& plan, int32_t row, int32_t token, const CachePages& pages,
+                  TensorView queries, TensorView attended);
   Status PlanSplit();
   /// Launches the layers that were recorded or found as a graph, if they were.
   void FinishLayers();
@@ -180,6 +200,7 @@ class CudaOps : public Ops {
   const int32_t max_samples_;
   const int32_t max_model_len_;
   const LinearLayers linear_layers_;
+  const PromptKernel prompt_kernel_;
   DecodeKernel decode_kernel_;
   ThreadPool pool_;
   CudaStream stream_;
@@ -206,7 +227,8 @@ class CudaOps : public Ops {
   bool use_graphs_ = false;
   StepGraphs graphs_;
   StepArrays step_;
-  std::optional<FlashDecode> flash_;  ///< This step's plan, where the decode kernel is `flash`.
+  std::optional<FlashDecode> flash_;      ///< This step's plan, where the decode kernel is `flash`.
+  std::vector<FlashChunk> flash_chunks_;  ///< This step's, where FlashesPrompts.
   /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.
   std::optional<RangedPrompt> ranged_prompt_;
   std::optional<SplitDecode> split_;  ///< Once the decode kernel was `split`.

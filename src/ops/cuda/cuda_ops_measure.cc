@@ -72,12 +72,12 @@ double CudaOps::MeasureBandwidth() {
 }
 
 Expected<std::vector<double>> CudaOps::MeasureSeconds(const std::function<void()>& calls,
-                                                      int32_t repeats) {
+                                                      int32_t repeats, KernelOverlap overlap) {
   // What only a first run does, such as loading kernels, is done before the calls are recorded.
   calls();
   DECANT_RETURN_IF_ERROR(status_);
   DECANT_RETURN_IF_ERROR(stream_.Synchronize());
-  const Expected<CudaGraph> graph = CudaGraph::Record(stream_, calls);
+  const Expected<CudaGraph> graph = CudaGraph::Record(stream_, calls, overlap);
   if (!graph.ok()) {
     status_ = Status();  // a call that cannot be recorded spoils the recording and nothing else
     return graph.status();

@@ -1,6 +1,7 @@
 #include "ops/cuda/device.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace decant {
 namespace {
@@ -105,16 +106,39 @@ Status CudaStream::Synchronize() const {
   return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device");
 }
 
+namespace {
+
+/// Makes every kernel of a recorded graph wait for the end of those before it: each edge that asks
+/// for less is exchanged for an ordinary one.
+cudaError_t ForbidOverlap(cudaGraph_t graph) {
+  size_t count = 0;
+  cudaError_t error = cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+  if (error != cudaSuccess || count == 0) return error;
+  std::vector<cudaGraphNode_t> from(count);
+  std::vector<cudaGraphNode_t> to(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  error = cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count);
+  for (size_t i = 0; i < count && error == cudaSuccess; ++i) {
+    if (edges[i].type == cudaGraphDependencyTypeDefault) continue;
+    error = cudaGraphRemoveDependencies(graph, &from[i], &to[i], &edges[i], 1);
+    if (error == cudaSuccess) error = cudaGraphAddDependencies(graph, &from[i], &to[i], nullptr, 1);
+  }
+  return error;
+}
+
+}  // namespace
+
 Status CudaGraph::BeginRecording(const CudaStream& stream) {
   // Other threads' calls do not end this recording.
   return CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
                     "beginning to record a graph");
 }
 
-Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
+Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream, KernelOverlap overlap) {
   cudaGraph_t recorded = nullptr;
   cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
   CudaGraph graph;
+  if (error == cudaSuccess && overlap == KernelOverlap::kNone) error = ForbidOverlap(recorded);
   if (error == cudaSuccess) error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   if (error == cudaSuccess) return graph;
@@ -123,11 +147,11 @@ Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
                cudaGetErrorString(error));
 }
 
-Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
-                                      const std::function<void()>& calls) {
+Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream, const std::function<void()>& calls,
+                                      KernelOverlap overlap) {
   DECANT_RETURN_IF_ERROR(BeginRecording(stream));
   calls();
-  return EndRecording(stream);
+  return EndRecording(stream, overlap);
 }
 
 CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {

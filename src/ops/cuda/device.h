@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "ops/kernel_overlap.h"
 
 namespace decant {
 
@@ -96,12 +97,15 @@ class CudaGraph {
   CudaGraph() = default;
   /// Records what `calls` queues on `stream`, which does not run meanwhile. Errors: failed
   /// precondition, with CUDA's words, where something that `calls` does cannot be recorded: it
-  /// waits, allocates or uses another stream.
-  static Expected<CudaGraph> Record(const CudaStream& stream, const std::function<void()>& calls);
+  /// waits, allocates or uses another stream. With KernelOverlap::kNone every kernel of the graph
+  /// waits until those before it have ended, however it was queued.
+  static Expected<CudaGraph> Record(const CudaStream& stream, const std::function<void()>& calls,
+                                    KernelOverlap overlap = KernelOverlap::kAllowed);
   /// The same in two halves: what is queued between them is recorded. EndRecording ends it whatever
   /// it says.
   static Status BeginRecording(const CudaStream& stream);
-  static Expected<CudaGraph> EndRecording(const CudaStream& stream);
+  static Expected<CudaGraph> EndRecording(const CudaStream& stream,
+                                          KernelOverlap overlap = KernelOverlap::kAllowed);
   CudaGraph(CudaGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
   CudaGraph& operator=(CudaGraph&& other) noexcept;
   CudaGraph(const CudaGraph&) = delete;

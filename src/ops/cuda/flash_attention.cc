@@ -8,7 +8,7 @@ namespace decant {
 namespace {
 
 constexpr int32_t kMaxSplits = 128;
-constexpr int32_t kQueryBlock = 64;  // query heads of a KV head that a thread block takes
+constexpr int32_t kQueryBlock = 64;  // queries of a head that a thread block takes
 constexpr size_t kAlignment = 256;
 
 constexpr int32_t CeilDivide(int32_t value, int32_t divisor) {
@@ -17,6 +17,14 @@ constexpr int32_t CeilDivide(int32_t value, int32_t divisor) {
 
 constexpr size_t AlignUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Thread blocks without splitting. A row's only query is handed to the library as several of one
+/// head: the query heads that share a KV head.
+int32_t BlocksOf(const FlashDecodeShape& shape) {
+  return shape.queries > 1
+             ? shape.rows * shape.heads * CeilDivide(shape.queries, kQueryBlock)
+             : shape.rows * shape.kv_heads * CeilDivide(shape.heads / shape.kv_heads, kQueryBlock);
 }
 
 /// Which part of the multiprocessors' time is used when `blocks` run `slots` at a time.
@@ -33,6 +41,10 @@ int32_t MostSplits(const FlashDecodeShape& shape) {
   return std::min({kMaxSplits, 2 * shape.multiprocessors, KeyBlocks(shape)});
 }
 
+int32_t SplitsOf(const FlashDecodeShape& shape) {
+  return FlashSplitCount(BlocksOf(shape), 2 * shape.multiprocessors, KeyBlocks(shape), kMaxSplits);
+}
+
 Status CheckShape(const FlashDecodeShape& shape) {
   constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
   constexpr int64_t kGridMax = 65535;
@@ -46,9 +58,11 @@ Status CheckShape(const FlashDecodeShape& shape) {
     return InvalidArgument("flash: {} heads do not divide into {} KV heads", shape.heads,
                            shape.kv_heads);
   }
-  if (shape.rows < 1 || int64_t{shape.rows} * shape.kv_heads > kGridMax) {
-    return InvalidArgument("flash: {} rows of {} KV heads; allowed: 1 to {} of both together",
-                           shape.rows, shape.kv_heads, kGridMax);
+  if (shape.queries < 1) return InvalidArgument("flash: {} queries a row", shape.queries);
+  const int32_t grid_heads = shape.queries > 1 ? shape.heads : shape.kv_heads;
+  if (shape.rows < 1 || int64_t{shape.rows} * grid_heads > kGridMax) {
+    return InvalidArgument("flash: {} rows of {} heads; allowed: 1 to {} of both together",
+                           shape.rows, grid_heads, kGridMax);
   }
   if (shape.table_pages < 1 || int64_t{shape.table_pages} * shape.page_size > kInt32Max) {
     return InvalidArgument("flash: block tables of {} pages of {} slots; allowed: 1 to 2^31 slots",
@@ -58,11 +72,12 @@ Status CheckShape(const FlashDecodeShape& shape) {
     return InvalidArgument("flash: {} multiprocessors", shape.multiprocessors);
   }
   // The kernel finds its place among the partial results in 32 bits.
+  const int32_t splits = shape.queries > 1 ? SplitsOf(shape) : MostSplits(shape);
   const int64_t partials =
-      int64_t{MostSplits(shape)} * shape.rows * shape.heads * int64_t{shape.head_dim};
+      int64_t{splits} * shape.rows * shape.queries * shape.heads * int64_t{shape.head_dim};
   if (partials > kInt32Max) {
-    return InvalidArgument("flash: {} rows of {} heads are too many for {} splits", shape.rows,
-                           shape.heads, MostSplits(shape));
+    return InvalidArgument("flash: {} rows of {} queries of {} heads are too many for {} splits",
+                           shape.rows, shape.queries, shape.heads, splits);
   }
   return {};
 }
@@ -86,7 +101,8 @@ int32_t FlashSplitCount(int32_t blocks, int32_t slots, int32_t key_blocks, int32
 }
 
 FlashDecode::Workspace FlashDecode::LayOut(const FlashDecodeShape& shape, int32_t splits) {
-  const size_t results = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.heads);
+  const size_t results = static_cast<size_t>(shape.rows) * static_cast<size_t>(shape.queries) *
+                         static_cast<size_t>(shape.heads);
   // The kernel that merges writes log-sum-exps for whole blocks of up to 8 results, past the last.
   const size_t lse = (results + 7) / 8 * 8 * sizeof(float);
   Workspace workspace;
@@ -104,11 +120,7 @@ FlashDecode::Workspace FlashDecode::LayOut(const FlashDecodeShape& shape, int32_
 
 Expected<FlashDecode> FlashDecode::Plan(const FlashDecodeShape& shape) {
   DECANT_RETURN_IF_ERROR(CheckShape(shape));
-  // Query heads that share a KV head are handed to the library as query positions of one head.
-  const int32_t group = shape.heads / shape.kv_heads;
-  const int32_t blocks = shape.rows * shape.kv_heads * CeilDivide(group, kQueryBlock);
-  return FlashDecode(
-      shape, FlashSplitCount(blocks, 2 * shape.multiprocessors, KeyBlocks(shape), kMaxSplits));
+  return FlashDecode(shape, SplitsOf(shape));
 }
 
 Expected<size_t> FlashDecode::WorkspaceBound(const FlashDecodeShape& shape) {

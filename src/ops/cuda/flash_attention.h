@@ -10,14 +10,16 @@
 
 namespace decant {
 
-/// The decode kernel `flash` is FlashAttention 2.8.3's paged split-KV kernel, called as its own
-/// PyTorch binding calls it (mha_fwd_kvcache in csrc/flash_attn/flash_api.cpp of the flash-attn
-/// source archive; the archive is fetched by the build, see cmake/FlashAttention.cmake).
+/// The decode kernel `flash`, and a yardstick for prompt chunks: FlashAttention 2.8.3's paged
+/// split-KV kernel, called as its own PyTorch binding calls it (mha_fwd_kvcache in
+/// csrc/flash_attn/flash_api.cpp of the flash-attn source archive; the archive is fetched by the
+/// build, see cmake/FlashAttention.cmake).
 
 /// Ok, or unimplemented: this program was built without the library.
 Status FlashAttentionAvailable();
 
-/// What a step's decode tokens look like to the library.
+/// What a step's decode tokens, or some rows' prompt chunks of one length, look like to the
+/// library.
 struct FlashDecodeShape {
   CudaType type = CudaType::kF16;
   int32_t rows = 0;
@@ -27,14 +29,16 @@ struct FlashDecodeShape {
   int32_t page_size = 0;        ///< slots, a multiple of 256
   int32_t table_pages = 0;      ///< Entries of a row's block table that the library may look at.
   int32_t multiprocessors = 0;  ///< of the device
+  /// Tokens of each row, its newest positions; each sees the positions up to its own.
+  int32_t queries = 1;
 };
 
 /// Where one layer's operands lie in device memory. Strides count elements and are multiples of 8,
 /// pointers are aligned to 16 bytes.
 struct FlashDecodeArgs {
-  const void* queries = nullptr;  ///< [rows, heads, head_dim], rows `query_stride` apart
+  const void* queries = nullptr;  ///< [rows, queries, heads, head_dim], tokens `query_stride` apart
   int64_t query_stride = 0;
-  void* attended = nullptr;  ///< [rows, heads, head_dim], rows `attended_stride` apart
+  void* attended = nullptr;  ///< [rows, queries, heads, head_dim], tokens `attended_stride` apart
   int64_t attended_stride = 0;
 
   /// Element (page, slot, KV head, dim) at page * page_stride + slot * slot_stride +
@@ -53,8 +57,9 @@ struct FlashDecodeArgs {
   float scale = 0;            ///< on the scores, such as 1 / sqrt(head_dim)
 };
 
-/// A step's decode attention by FlashAttention: planned once, run once a layer. Sums are made in
-/// the same order each time; that order depends on the batch through the number of splits.
+/// Attention of a step's decode tokens by FlashAttention, or of prompt chunks: planned once, run
+/// once a layer. Sums are made in the same order each time; that order depends on the batch through
+/// the number of splits.
 class FlashDecode {
  public:
   /// Chooses the number of splits as the library does. Errors: invalid argument, naming what the

@@ -54,6 +54,20 @@ TEST(FlashDecodePlanTest, CountsBlocksOfGroupsAndKeys) {
   EXPECT_EQ(FlashDecode::Plan(shape)->splits(), 32);
 }
 
+TEST(FlashDecodePlanTest, ChunksHaveBlocksOfQueriesForEveryHead) {
+  FlashDecodeShape shape = Shape();
+  shape.rows = 1;
+  shape.queries = 512;  // 8 blocks of 64 for each of 12 heads
+  EXPECT_EQ(FlashDecode::Plan(shape)->splits(), FlashSplitCount(96, 264, 64, 128));
+  const size_t results = 512 * 12;
+  const size_t splits = FlashSplitCount(96, 264, 64, 128);
+  EXPECT_EQ(FlashDecode::Plan(shape)->workspace_bytes(), results * 4 * (1 + splits + splits * 128));
+  shape.queries = 1 << 15;  // blocks enough: there are no partials that would have to fit
+  EXPECT_EQ(FlashDecode::Plan(shape)->splits(), 1);
+  shape.queries = 0;
+  EXPECT_EQ(FlashDecode::Plan(shape).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(FlashDecodePlanTest, WorkspaceHoldsPartialsOfEverySplit) {
   const FlashDecodeShape shape = Shape();
   const size_t results = 32 * 12;

@@ -13,14 +13,46 @@ namespace {
 using Launch = void (*)(FLASH_NAMESPACE::Flash_fwd_params&, cudaStream_t);
 
 /// The instances that cmake/FlashAttention.cmake compiles.
+template <bool kCausal>
 Launch FindInstance(CudaType type, int32_t head_dim) {
   using FLASH_NAMESPACE::run_mha_fwd_splitkv_dispatch;
   if (type == CudaType::kF16) {
-    return head_dim == 64 ? &run_mha_fwd_splitkv_dispatch<cutlass::half_t, 64, false>
-                          : &run_mha_fwd_splitkv_dispatch<cutlass::half_t, 128, false>;
+    return head_dim == 64 ? &run_mha_fwd_splitkv_dispatch<cutlass::half_t, 64, kCausal>
+                          : &run_mha_fwd_splitkv_dispatch<cutlass::half_t, 128, kCausal>;
   }
-  return head_dim == 64 ? &run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 64, false>
-                        : &run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 128, false>;
+  return head_dim == 64 ? &run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 64, kCausal>
+                        : &run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 128, kCausal>;
+}
+
+int32_t RoundUp128(int32_t value) { return (value + 127) / 128 * 128; }
+
+/// Where queries and results lie, for the library.
+void SetQueries(const FlashDecodeShape& shape, const FlashDecodeArgs& args,
+                FLASH_NAMESPACE::Flash_fwd_params& params) {
+  const int32_t group = shape.heads / shape.kv_heads;
+  params.q_ptr = const_cast<void*>(args.queries);
+  params.o_ptr = args.attended;
+  params.q_batch_stride = shape.queries * args.query_stride;
+  params.o_batch_stride = shape.queries * args.attended_stride;
+  params.h_k = shape.kv_heads;
+  if (shape.queries > 1) {
+    params.q_row_stride = args.query_stride;
+    params.o_row_stride = args.attended_stride;
+    params.q_head_stride = shape.head_dim;
+    params.h = shape.heads;
+    params.h_h_k_ratio = group;
+    params.seqlen_q = shape.queries;
+  } else {
+    // The query heads of a KV head become positions of one head: [rows, group, kv_heads, head_dim].
+    params.q_row_stride = shape.head_dim;
+    params.o_row_stride = shape.head_dim;
+    params.q_head_stride = int64_t{group} * shape.head_dim;
+    params.h = shape.kv_heads;
+    params.h_h_k_ratio = 1;
+    params.seqlen_q = group;
+  }
+  params.o_head_stride = params.q_head_stride;
+  params.seqlen_q_rounded = RoundUp128(params.seqlen_q);
 }
 
 Status CheckArgs(const FlashDecodeArgs& args) {
@@ -56,36 +88,20 @@ Status CheckArgs(const FlashDecodeArgs& args) {
   return {};
 }
 
-int32_t RoundUp128(int32_t value) { return (value + 127) / 128 * 128; }
-
 }  // namespace
 
 Status FlashAttentionAvailable() { return {}; }
 
 Status FlashDecode::Run(const FlashDecodeArgs& args, cudaStream_t stream) const {
   DECANT_RETURN_IF_ERROR(CheckArgs(args));
-  const int32_t group = shape_.heads / shape_.kv_heads;
   const Workspace layout = LayOut(shape_, splits_);
   auto* workspace = static_cast<std::byte*>(args.workspace);
 
   FLASH_NAMESPACE::Flash_fwd_params params{};
   params.is_bf16 = shape_.type == CudaType::kBf16;
 
-  // The query heads of a KV head become positions of one head: [rows, group, kv_heads, head_dim].
-  params.q_ptr = const_cast<void*>(args.queries);
-  params.q_batch_stride = args.query_stride;
-  params.q_row_stride = shape_.head_dim;
-  params.q_head_stride = int64_t{group} * shape_.head_dim;
-  params.o_ptr = args.attended;
-  params.o_batch_stride = args.attended_stride;
-  params.o_row_stride = params.q_row_stride;
-  params.o_head_stride = params.q_head_stride;
+  SetQueries(shape_, args, params);
   params.b = shape_.rows;
-  params.h = shape_.kv_heads;
-  params.h_k = shape_.kv_heads;
-  params.h_h_k_ratio = 1;
-  params.seqlen_q = group;
-  params.seqlen_q_rounded = RoundUp128(group);
   params.d = shape_.head_dim;
   params.d_rounded = shape_.head_dim;
 
@@ -108,8 +124,10 @@ Status FlashDecode::Run(const FlashDecodeArgs& args, cudaStream_t stream) const 
 
   params.scale_softmax = args.scale;
   params.scale_softmax_log2 = static_cast<float>(args.scale * M_LOG2E);
-  params.window_size_left = -1;
-  params.window_size_right = -1;
+  const bool causal = shape_.queries > 1;
+  params.is_causal = causal;
+  params.window_size_left = causal ? params.seqlen_k : -1;
+  params.window_size_right = causal ? 0 : -1;
   params.p_dropout = 1;  // the probability of keeping a value
   params.p_dropout_in_uint8_t = 255;
   params.rp_dropout = 1;
@@ -122,7 +140,9 @@ Status FlashDecode::Run(const FlashDecodeArgs& args, cudaStream_t stream) const 
     params.oaccum_ptr = workspace + layout.split_attended;
   }
 
-  FindInstance(shape_.type, shape_.head_dim)(params, stream);
+  const Launch launch = causal ? FindInstance<true>(shape_.type, shape_.head_dim)
+                               : FindInstance<false>(shape_.type, shape_.head_dim);
+  launch(params, stream);
   const cudaError_t error = c10::cuda::TakeFirstError();
   if (error != cudaSuccess) {
     return Error(StatusCode::kInternal, "CUDA, launching FlashAttention: {}",

@@ -38,10 +38,16 @@ struct Case {
   PageLayout layout = PageLayout::kHeadsOutside;
   std::vector<int32_t> context_lens = {1,   2,   63,  64,  65,  0,    127,  128,
                                        129, 255, 256, 257, 511, 1025, 4097, 6000};
+  int32_t queries = 1;  ///< Of each row, its newest positions.
 
   int32_t rows() const { return static_cast<int32_t>(context_lens.size()); }
   int32_t heads() const { return kv_heads * group; }
+  int32_t tokens() const { return rows() * queries; }
   int32_t width() const { return heads() * head_dim; }
+  /// Positions that a token sees.
+  int32_t sees(int32_t token) const {
+    return context_lens[token / queries] - queries + token % queries + 1;
+  }
   int32_t pages_of(int32_t row) const { return (context_lens[row] + page_size - 1) / page_size; }
   int64_t slot_stride() const {
     return layout == PageLayout::kHeadsOutside ? head_dim : int64_t{kv_heads} * head_dim;
@@ -54,7 +60,7 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << (c.type == CudaType::kF16 ? "fp16" : "bf16") << " head_dim " << c.head_dim << " group "
-       << c.group << " page " << c.page_size;
+       << c.group << " page " << c.page_size << " queries " << c.queries;
 }
 
 float Decode(CudaType type, uint16_t bits) {
@@ -84,7 +90,7 @@ struct Problem {
     block_tables.assign(static_cast<size_t>(c.rows()) * table_pages, kPoisonPage);
     k.assign(pages * c.page_stride(), kPoisonElement);
     v = k;
-    queries.resize(static_cast<size_t>(c.rows()) * c.width());
+    queries.resize(static_cast<size_t>(c.tokens()) * c.width());
     for (uint16_t& query : queries) query = Element(2.0F);
     int32_t next = 0;
     for (int32_t row = 0; row < c.rows(); ++row) {
@@ -132,10 +138,11 @@ struct References {
 References Attend(const Problem& p) {
   const Case& c = p.c;
   References result;
-  result.exact.assign(static_cast<size_t>(c.rows()) * c.width(), 0);
+  result.exact.assign(static_cast<size_t>(c.tokens()) * c.width(), 0);
   result.rounded.assign(result.exact.size(), 0);
-  for (int32_t row = 0; row < c.rows(); ++row) {
-    const int32_t length = c.context_lens[row];
+  for (int32_t token = 0; token < c.tokens(); ++token) {
+    const int32_t row = token / c.queries;
+    const int32_t length = c.sees(token);
     if (length == 0) continue;
     for (int32_t kv_head = 0; kv_head < c.kv_heads; ++kv_head) {
       std::vector<float> keys(static_cast<size_t>(length) * c.head_dim);
@@ -149,7 +156,7 @@ References Attend(const Problem& p) {
       }
       for (int32_t member = 0; member < c.group; ++member) {
         const size_t out =
-            static_cast<size_t>(row) * c.width() + (kv_head * c.group + member) * c.head_dim;
+            static_cast<size_t>(token) * c.width() + (kv_head * c.group + member) * c.head_dim;
         std::vector<float> query(c.head_dim);
         for (int32_t dim = 0; dim < c.head_dim; ++dim) {
           query[dim] = Decode(c.type, p.queries[out + dim]);
@@ -192,11 +199,11 @@ References Attend(const Problem& p) {
   return result;
 }
 
-/// Each row's largest |values - exact|; infinite if a value is NaN.
+/// Each token's largest |values - exact|; infinite if a value is NaN.
 template <typename T>
 std::vector<double> LargestErrors(const Case& c, const std::vector<T>& values,
                                   const std::vector<double>& exact) {
-  std::vector<double> largest(c.rows(), 0);
+  std::vector<double> largest(c.tokens(), 0);
   for (size_t i = 0; i < exact.size(); ++i) {
     double& of_row = largest[i / c.width()];
     const double error = std::abs(static_cast<double>(values[i]) - exact[i]);
@@ -250,12 +257,13 @@ class FlashAttentionTest : public testing::TestWithParam<Case> {
                                                           .head_dim = c.head_dim,
                                                           .page_size = c.page_size,
                                                           .table_pages = p.table_pages,
-                                                          .multiprocessors = multiprocessors});
+                                                          .multiprocessors = multiprocessors,
+                                                          .queries = c.queries});
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     *splits = plan->splits();
 
     const int64_t out_stride = c.width() + 8;
-    std::vector<uint16_t> out(c.rows() * out_stride, kPoisonElement);
+    std::vector<uint16_t> out(c.tokens() * out_stride, kPoisonElement);
     const DeviceMemory device_out = Upload(out);
     const DeviceMemory queries = Upload(p.queries);
     const DeviceMemory k = Upload(p.k);
@@ -291,12 +299,12 @@ class FlashAttentionTest : public testing::TestWithParam<Case> {
       return byte == 0xff;
     })) << "written past the workspace";
     attended->clear();
-    for (int32_t row = 0; row < c.rows(); ++row) {
-      const auto begin = out.begin() + row * out_stride;
+    for (int32_t token = 0; token < c.tokens(); ++token) {
+      const auto begin = out.begin() + token * out_stride;
       attended->insert(attended->end(), begin, begin + c.width());
       EXPECT_TRUE(std::all_of(begin + c.width(), begin + out_stride,
                               [](uint16_t element) { return element == kPoisonElement; }))
-          << "written between rows, after row " << row;
+          << "written between tokens, after token " << token;
     }
   }
 };
@@ -318,10 +326,12 @@ TEST_P(FlashAttentionTest, AgreesWithPlainAttention) {
     for (const uint16_t bits : attended) values.push_back(Decode(c.type, bits));
     const std::vector<double> errors = LargestErrors(c, values, references.exact);
     double largest_ratio = 0;
-    for (int32_t row = 0; row < c.rows(); ++row) {
-      EXPECT_LE(errors[row], 2 * expected[row])
-          << "row of " << c.context_lens[row] << " positions, " << splits << " splits";
-      if (expected[row] > 0) largest_ratio = std::max(largest_ratio, errors[row] / expected[row]);
+    for (int32_t token = 0; token < c.tokens(); ++token) {
+      EXPECT_LE(errors[token], 2 * expected[token])
+          << "token that sees " << c.sees(token) << " positions, " << splits << " splits";
+      if (expected[token] > 0) {
+        largest_ratio = std::max(largest_ratio, errors[token] / expected[token]);
+      }
     }
     std::cout << splits << " splits: largest error " << largest_ratio
               << " times that of the type\n";
@@ -345,6 +355,15 @@ std::vector<Case> Cases() {
   cases.push_back({.head_dim = 64, .kv_heads = 5, .group = 3, .layout = PageLayout::kSlotsOutside});
   cases.push_back({.kv_heads = 2, .group = 7, .context_lens = {8000}});  // most splits
   cases.push_back({.kv_heads = 3, .group = 3, .context_lens = {300}});   // 9 results: a lone last
+  for (const CudaType type : {CudaType::kF16, CudaType::kBf16}) {
+    for (const int32_t head_dim : {64, 128}) {  // prompt chunks, alone and after a history
+      cases.push_back({.type = type,
+                       .head_dim = head_dim,
+                       .group = 6,
+                       .context_lens = {70, 513, 1300},
+                       .queries = 70});
+    }
+  }
   return cases;
 }
 

@@ -9,11 +9,9 @@
 #include "ops/cuda/split_kernel.h"
 #include "ops/cuda/split_plan.h"
 #include "ops/cuda/step_arrays.h"
+#include "ops/kernel_overlap.h"
 
 namespace decant {
-
-/// Whether a kernel may be set up while the one before it in the stream still ends.
-enum class KernelOverlap { kAllowed, kNone };
 
 /// The decode kernel `split`: histories are cut every 256 positions from position 0, whatever the
 /// batch; the cuts of all rows are one list of work that the blocks of one launch share; what the
