@@ -45,9 +45,11 @@ class SpoilingOps : public ForwardingOps {
     batch_ = &batch;
     for (const BatchRow& row : batch.rows) {
       if (row.context_len > row.query_len) continue;
-      const bool marked = batch.token_ids[row.query_start] == kMarker;
-      marked ? static_cast<void>(marked_.insert(row.slot))
-             : static_cast<void>(marked_.erase(row.slot));
+      if (batch.token_ids[row.query_start] == kMarker) {
+        marked_.insert(row.slot);
+      } else {
+        marked_.erase(row.slot);
+      }
     }
     inner().BeginStep(batch);
   }

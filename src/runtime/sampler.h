@@ -35,7 +35,8 @@ struct TokenProbability {
 /// last token inside top_p are found by partial selection.
 ///
 /// Logits that are NaN count as -inf, and so do those of tokens less likely than 1e-45 times the
-/// most likely one. Where none is above -inf, token 0 is drawn.
+/// most likely one. Where none is above -inf, token 0 is drawn. (A runner ends the request whose
+/// own logits are NaN or +inf: step_failures.h.)
 class Sampler {
  public:
   Token Sample(std::span<const float> logits, const SamplingParams& params,
