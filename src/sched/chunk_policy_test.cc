@@ -35,6 +35,7 @@ struct Device {
   double token = 0.004;     ///< Each token.
   double position = 1e-5;   ///< Each position.
   double pair = 1e-7;       ///< Each pair of a query and a key.
+  double furthest = 0;      ///< Each position that the furthest chunk reads.
   int32_t stair = 1;        ///< Tokens count in multiples of it.
   double noise = 0;         ///< Of a step's time, one standard deviation.
   double stalls = 0;        ///< Share of steps that take three times as long.
@@ -44,7 +45,8 @@ struct Device {
   double Seconds(const StepLoad& load, uint64_t number) const {
     const double tokens = std::ceil(static_cast<double>(load.tokens()) / stair) * stair;
     double seconds = step + token * std::max(tokens, level_tokens) +
-                     position * static_cast<double>(load.positions()) + pair * load.prompt_pairs;
+                     position * static_cast<double>(load.positions()) +
+                     furthest * load.longest_prompt_context + pair * load.prompt_pairs;
     const CounterRng rng(CounterRng(seed).Bits(number));
     double normal = -6;  // the sum of twelve uniform numbers less six
     for (uint64_t i = 0; i < 12; ++i) normal += rng.Uniform(i);
@@ -136,6 +138,7 @@ Device Draw(uint64_t seed) {
   device.token = between(1, 0.001, 0.02);
   device.position = between(2, 0, 3e-5);
   device.pair = between(3, 0, 1e-6);
+  device.furthest = between(4, 0, 5e-4);
   return device;
 }
 

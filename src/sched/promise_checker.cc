@@ -276,6 +276,7 @@ Verdict PromiseChecker::CheckOutlook(const StepLoad& foreseen, const StepPlan& p
           foreseen.decode_tokens == load.decode_tokens &&
           foreseen.positions() == load.positions() &&
           foreseen.decode_positions == load.decode_positions &&
+          foreseen.longest_prompt_context == load.longest_prompt_context &&
           foreseen.prompt_pairs == load.prompt_pairs,
       Promise::kChunk,
       "step {} computes {} prompt and {} decode tokens over {} positions: foreseen were "

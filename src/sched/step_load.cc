@@ -10,6 +10,7 @@ namespace {
 void AddChunk(int32_t query_len, int32_t context_len, StepLoad& load) {
   load.prompt_tokens += query_len;
   load.prompt_positions += context_len;
+  load.longest_prompt_context = std::max(load.longest_prompt_context, context_len);
   load.prompt_pairs += query_len * (context_len - (query_len - 1) / 2.0);
 }
 

@@ -9,11 +9,12 @@ namespace decant {
 
 /// What a step's time depends on: counts that its plan has.
 struct StepLoad {
-  int32_t prompt_tokens = 0;     ///< Of all chunks.
-  int32_t decode_tokens = 0;     ///< Rows that decode.
-  int64_t decode_positions = 0;  ///< Context lengths of these rows, added up.
-  int64_t prompt_positions = 0;  ///< Of the rows with a chunk.
-  double prompt_pairs = 0;       ///< Pairs of a query and a key, over all chunks.
+  int32_t prompt_tokens = 0;           ///< Of all chunks.
+  int32_t decode_tokens = 0;           ///< Rows that decode.
+  int64_t decode_positions = 0;        ///< Context lengths of these rows, added up.
+  int64_t prompt_positions = 0;        ///< Of the rows with a chunk.
+  int32_t longest_prompt_context = 0;  ///< Positions that the furthest chunk reads.
+  double prompt_pairs = 0;             ///< Pairs of a query and a key, over all chunks.
 
   int32_t tokens() const { return prompt_tokens + decode_tokens; }
   int64_t positions() const { return decode_positions + prompt_positions; }

@@ -28,10 +28,10 @@ StepTimeEstimate::StepTimeEstimate(double interest) : interest_(interest) {
 }
 
 StepTimeEstimate::Terms StepTimeEstimate::TermsOf(const StepLoad& load) {
-  Terms terms = {1, static_cast<double>(load.tokens()), static_cast<double>(load.positions()),
-                 load.prompt_pairs};
+  Terms terms = {1, static_cast<double>(load.tokens()), static_cast<double>(load.decode_positions),
+                 static_cast<double>(load.longest_prompt_context), load.prompt_pairs};
   for (size_t i = 0; i < kKnees.size(); ++i) {
-    terms[4 + i] = std::max(0, load.tokens() - kKnees[i]);
+    terms[terms.size() - kKnees.size() + i] = std::max(0, load.tokens() - kKnees[i]);
   }
   return terms;
 }

@@ -10,13 +10,13 @@
 namespace decant {
 
 /// Learns how long loaded steps take from those that ran: a constant, and so much for each token,
-/// each position and each pair of a query and a key of the chunks. Tokens cost more from 64, 128,
-/// 256, 512 and 1024 on, since a step that reads all weights computes the first ones meanwhile. No
-/// cost is below 0. They are fitted anew after each step by least squares in which later steps
-/// weigh more, and those near the time of interest: the estimate is best there. What the steps
-/// cannot tell apart stays as it was. Single steps far from the others have little weight; where
-/// eight in a row are a fifth or more to the same side, the device has changed, and what was before
-/// is forgotten.
+/// each position of rows that decode, each position that the furthest chunk reads, and each pair of
+/// a query and a key of the chunks. Tokens cost more from 64, 128, 256, 512 and 1024 on, since a
+/// step that reads all weights computes the first ones meanwhile. No cost is below 0. They are
+/// fitted anew after each step by least squares in which later steps weigh more, and those near the
+/// time of interest: the estimate is best there. What the steps cannot tell apart stays as it was.
+/// Single steps far from the others have little weight; where eight in a row are a fifth or more to
+/// the same side, the device has changed, and what was before is forgotten.
 ///
 /// A pure function of what it was told. It allocates once.
 class StepTimeEstimate {
@@ -42,7 +42,7 @@ class StepTimeEstimate {
   bool empty() const { return steps_.empty(); }
 
  private:
-  static constexpr size_t kTerms = 9;
+  static constexpr size_t kTerms = 10;
   using Terms = std::array<double, kTerms>;
 
   struct Step {
