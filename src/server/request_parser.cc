@@ -44,8 +44,8 @@ std::string_view WithoutOrigin(std::string_view target) {
 class RequestParser::Impl final : public http::basic_parser<true> {
  public:
   Impl(size_t header_limit, size_t body_limit) : header_limit_(header_limit), limit_(body_limit) {
-    // Beast counts what is left of a head whenever more of it comes, so that the way in which a head
-    // is cut would decide: HeadTooLong counts.
+    // Beast counts what is left of a head whenever more of it comes, so that the way in which a
+    // head is cut would decide: HeadTooLong counts.
     this->header_limit(static_cast<uint32_t>(2 * header_limit));
     this->body_limit(body_limit);
     eager(true);
