@@ -53,9 +53,8 @@ Expected<PoisonRuns> ServeTwice(const EngineLoader& loader, EngineOptions option
   Expected<std::vector<ServedTokens>> poisoned = engine->Serve(runs.workload.items);
   if (poisoned.ok()) {
     runs.poisoned = std::move(poisoned).value();
-  } else if (poisoned.status().code() == StatusCode::kInternal &&
-             engine->model().engine().Health().ok()) {
-    runs.failed = poisoned.status();  // poison reached its logits, and the engine goes on
+  } else if (engine->FailedByItself(poisoned.status())) {
+    runs.failed = poisoned.status();  // poison reached its logits
   } else {
     return poisoned.status();
   }

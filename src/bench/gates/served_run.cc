@@ -163,6 +163,10 @@ Expected<std::unique_ptr<GateEngine>> GateEngine::Load(const EngineLoader& loade
   return engine;
 }
 
+bool GateEngine::FailedByItself(const Status& status) const {
+  return status.code() == StatusCode::kInternal && model_->engine().Health().ok();
+}
+
 Expected<std::vector<ServedTokens>> GateEngine::Serve(std::span<const WorkItem> items) {
   DECANT_CHECK(!items.empty(), "nothing to serve");
   Batch batch(model_->engine(), items);

@@ -44,6 +44,10 @@ class GateEngine {
   /// otherwise than by its budget; cancelled, after an interrupt, with nothing left running.
   Expected<std::vector<ServedTokens>> Serve(std::span<const WorkItem> items);
 
+  /// Whether `status`, which Serve returned, is that of a request that failed by itself, its logits
+  /// no numbers, while the engine goes on.
+  bool FailedByItself(const Status& status) const;
+
   ServedModel& model() { return *model_; }
 
  private:
