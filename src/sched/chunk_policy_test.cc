@@ -13,16 +13,13 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/sanitized.h"
 #include "sched/scheduler.h"
 
 namespace decant {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kDevices = 2;  // Sanitizers take ten times as long.
-#else
-constexpr uint64_t kDevices = 8;
-#endif
+constexpr uint64_t kDevices = kSanitized ? 2 : 8;
 constexpr int32_t kMost = 2048;
 constexpr size_t kLearning = 100;  // loaded steps, of over a thousand
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/testing/sanitized.h"
 #include "sched/fake_forward.h"
 #include "sched/promise_checker.h"
 #include "sched/scheduler.h"
@@ -17,11 +18,7 @@
 namespace decant {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kHistories = 200;  // For each page size; sanitizers take ten times as long.
-#else
-constexpr uint64_t kHistories = 1000;
-#endif
+constexpr uint64_t kHistories = kSanitized ? 200 : 1000;  // For each page size.
 
 enum class Lookahead { kNone, kOneStep };
 

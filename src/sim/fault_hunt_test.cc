@@ -5,17 +5,14 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/testing/sanitized.h"
 #include "sim/mutations.h"
 #include "sim/shrink_history.h"
 
 namespace decant {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kHistories = 500;  // Sanitizers take ten times as long.
-#else
-constexpr int64_t kHistories = 10'000;
-#endif
+constexpr int64_t kHistories = kSanitized ? 500 : 10'000;
 
 TEST(FaultHuntTest, FindsNothingInTheEnginesScheduler) {
   int64_t done = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/sanitized.h"
 #include "text/detokenizer.h"
 #include "text/gguf_vocabulary.h"
 #include "text/test_vocabulary.h"
@@ -127,11 +128,7 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kMostSeconds = 20;
-#else
-constexpr double kMostSeconds = 1;
-#endif
+constexpr double kMostSeconds = kSanitized ? 20 : 1;
 
 TEST(HostileTest, TakesASecondAtMostForAMegabyteOfHostileText) {
   std::string marks;  // Two combining classes in turn: the worst order to sort.
