@@ -10,8 +10,6 @@ import asyncio
 import dataclasses
 import json
 import random
-import socket
-import struct
 import sys
 import unittest
 
@@ -107,12 +105,7 @@ class Clients:
             await asyncio.sleep(rng.uniform(0, 0.05))
             if rng.random() < 0.5:
                 await reader.read(rng.randint(1, 4096))
-        way = rng.randrange(3)
-        if way == 0:  # a reset in place of an orderly end
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        elif way == 1 and writer.can_write_eof():
-            writer.write_eof()
-        writer.close()
+        serving.go_away(writer, rng)
 
     async def cancels(self, count: int, seed: int) -> None:
         at_once = asyncio.Semaphore(128)

@@ -1,11 +1,14 @@
 """What the tests of `decant serve` share: servers to test, the clients' virtual environments, raw requests."""
 
+import asyncio
 import json
 import os
 import pathlib
+import random
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -113,6 +116,16 @@ def read_to_end(connection: socket.socket) -> bytes:
     while part := connection.recv(65536):
         parts.append(part)
     return b"".join(parts)
+
+
+def go_away(writer: asyncio.StreamWriter, rng: random.Random) -> None:
+    """Closes a connection whatever comes of its request, in one of three ways."""
+    way = rng.randrange(3)
+    if way == 0:  # a reset in place of an orderly end
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    elif way == 1 and writer.can_write_eof():
+        writer.write_eof()
+    writer.close()
 
 
 def get_bytes(path: str) -> bytes:

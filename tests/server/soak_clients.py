@@ -3,8 +3,6 @@
 import asyncio
 import collections
 import random
-import socket
-import struct
 import time
 
 import serving
@@ -156,12 +154,7 @@ class Clients:
         if request_id in self.ledger.choices and rng.random() < 0.5 and await reader.read(rng.randint(1, 4096)):
             self.ledger.left.remove(request_id)
             self.ledger.begun.add(request_id)
-        way = rng.randrange(3)
-        if way == 0:  # a reset in place of an orderly end
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        elif way == 1 and writer.can_write_eof():
-            writer.write_eof()
-        writer.close()
+        serving.go_away(writer, rng)
 
     async def expect(self, way: str, path: str, body: dict | bytes | None, status: int) -> None:
         request_id = self.ledger.next_id(way)

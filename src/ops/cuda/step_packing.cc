@@ -11,9 +11,6 @@
 namespace decant {
 namespace {
 
-/// Entries that a block table may have past the pages of the longest row: gates put poison there.
-constexpr int32_t kSpareEntries = 2;
-
 /// Arrays begin on 16 bytes.
 constexpr int32_t kAlignment = 4;
 

@@ -10,6 +10,9 @@
 
 namespace decant {
 
+/// Entries that a block table may have past the pages of the longest row: gates put poison there.
+inline constexpr int32_t kSpareEntries = 2;
+
 /// What a step may be.
 struct StepLimits {
   int32_t tokens = 0;

@@ -6,15 +6,10 @@
 
 #include "base/check.h"
 #include "ops/cuda/prompt_attention.h"
+#include "ops/cuda/step_copies.h"
 
 namespace decant {
 namespace {
-
-/// What an unused entry of a block table holds: no page, so that a kernel that reads it is found.
-constexpr int32_t kNoPage = 2147480000;
-
-/// Entries that a block table may have past the pages of the longest row: gates put poison there.
-constexpr int32_t kSpareEntries = 2;
 
 template <typename T>
 constexpr int64_t kInts = sizeof(T) / sizeof(int32_t);
@@ -55,7 +50,7 @@ class Packer {
 
 }  // namespace
 
-Expected<StepUpload> StepUpload::Create(const Limits& limits) {
+Expected<StepUpload> StepUpload::Create(const StepLimits& limits) {
   StepUpload upload;
   upload.limits_ = limits;
   const int64_t tiles = int64_t{PromptTiles(limits.tokens, limits.group)} + limits.rows;

@@ -7,6 +7,7 @@
 #include "ops/cuda/device.h"
 #include "ops/cuda/prompt_plan.h"
 #include "ops/cuda/step_arrays.h"
+#include "ops/cuda/step_packing.h"
 #include "ops/step_batch.h"
 
 namespace decant {
@@ -17,15 +18,7 @@ namespace decant {
 /// stream, so that a graph of one step's kernels serves the next.
 class StepUpload {
  public:
-  struct Limits {
-    int32_t tokens = 0;
-    int32_t rows = 0;
-    int32_t pages_per_row = 0;
-    int32_t group = 1;             ///< query heads a KV head
-    PromptPlanCounts prompt_plan;  ///< Most of a plan for the ranged prompt kernel.
-  };
-
-  static Expected<StepUpload> Create(const Limits& limits);
+  static Expected<StepUpload> Create(const StepLimits& limits);
 
   /// Packs `batch` and queues its copy. Rows of query length 1 must come first. Waits only for the
   /// copy of the step before the last. Poisons unused table entries. With a planner, also plans the
@@ -41,7 +34,7 @@ class StepUpload {
     bool used = false;
   };
 
-  Limits limits_;
+  StepLimits limits_;
   int64_t capacity_ = 0;  ///< int32s of a slot
   DeviceBuffer device_;
   std::array<Slot, 2> slots_;
