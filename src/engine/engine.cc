@@ -107,7 +107,7 @@ void Engine::Drain() {
   DECANT_CHECK(std::this_thread::get_id() != loop_id_, "Drain on the loop thread");
   std::unique_lock lock(mutex_);
   if (refusal_.ok()) refusal_ = Error(StatusCode::kFailedPrecondition, "the engine is draining");
-  drained_.wait(lock, [this] { return alive_ == 0; });
+  drained_.wait(lock, [this] { return alive_ == 0 && resting_; });
 }
 
 void Engine::Stop() {
@@ -154,8 +154,20 @@ void Engine::Loop() {
     const bool one_in_flight = !flights_.empty();
     Status status = LaunchNext();
     if (status.ok() && one_in_flight) status = CompleteOldest();
-    if (!status.ok()) return Fail(status);
+    if (!status.ok()) {
+      Fail(status);
+      break;
+    }
   }
+  const std::lock_guard lock(mutex_);
+  Rest();
+}
+
+/// Lets Drain return if no request is left: no step is in flight, and all that were are counted.
+/// mutex_ is held.
+void Engine::Rest() {
+  resting_ = true;
+  drained_.notify_all();
 }
 
 /// Empties the inbox into the scheduler; blocks while there is nothing at all to do. False once
@@ -166,9 +178,11 @@ bool Engine::Receive() {
     std::unique_lock lock(mutex_);
     PublishGauges();
     scheduler_.Progress(rows_);
+    if (scheduler_.idle()) Rest();
     wake_.wait(lock, [this] {
       return !scheduler_.idle() || !arrivals_.empty() || !cancels_.empty() || stop_;
     });
+    resting_ = false;
     received_arrivals_.swap(arrivals_);
     received_cancels_.swap(cancels_);
     stop = stop_;
@@ -323,12 +337,11 @@ void Engine::Send(StreamUpdate update) {
   stream.sink(update);
   if (!update.finish) return;
   sample.ended = true;
-  // With what the sink holds, before Drain may return.
   if (--stream.alive == 0) streams_.erase(update.request);
   const std::lock_guard lock(mutex_);
   ++stats_.finished[static_cast<size_t>(*update.finish)];
   PublishGauges();
-  if (--alive_ == 0) drained_.notify_all();
+  --alive_;
 }
 
 /// Tells a request's sink that all samples which are left have ended.

@@ -108,7 +108,8 @@ class Engine {
   /// otherwise before the loop comes to it. Ids that are unknown or ended are ignored.
   void Cancel(RequestId id);
 
-  /// Refuses new requests and returns when all accepted ones have ended.
+  /// Refuses new requests and returns when all accepted ones have ended, their sinks are gone and
+  /// their steps are counted.
   void Drain();
 
   /// Refuses new requests, cancels all accepted ones and ends the loop; what was launched is waited
@@ -167,6 +168,7 @@ class Engine {
 
   // The loop's thread only.
   void Loop();
+  void Rest();
   bool Receive();
   Status LaunchNext();
   const StepPlan& PlanNext();
@@ -201,11 +203,12 @@ class Engine {
 
   mutable std::mutex mutex_;  ///< Guards what follows, up to history_; not held while a sink runs.
   std::condition_variable wake_;     ///< The inbox has something, or stop_ is set.
-  std::condition_variable drained_;  ///< No accepted request is left.
+  std::condition_variable drained_;  ///< resting_ is set.
   std::vector<Arrival> arrivals_;
   std::vector<RequestId> cancels_;
   Status refusal_;  ///< Why no request is accepted any more; ok: they are.
   bool stop_ = false;
+  bool resting_ = false;  ///< The loop has nothing to do, or has ended.
   RequestId next_id_ = 1;
   int32_t alive_ = 0;  ///< Samples accepted and not ended.
   EngineStats stats_;

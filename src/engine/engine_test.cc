@@ -342,6 +342,20 @@ TEST(EngineTest, DrainFinishesWhatWasAcceptedAndRefusesTheRest) {
   EXPECT_EQ(engine->Stats().waiting, 0);
 }
 
+TEST(EngineTest, DrainReturnsOnceEveryStepIsCounted) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    TestEngine engine({});
+    GenerateRequest request = MakeRequest(seed, 5, 3);
+    request.ignore_end_of_text = true;
+    const std::future<Completion> completion = Collect(engine, request);
+    engine->Drain();
+    const EngineStats stats = engine->Stats();
+    ASSERT_EQ(stats.generated_tokens, 3) << seed;
+    ASSERT_EQ(stats.loaded_steps + stats.pure_decode_steps, engine->Steps().size()) << seed;
+    ASSERT_EQ(stats.pages_in_use, 0) << seed;
+  }
+}
+
 TEST(EngineTest, StopCancelsEverythingAndMayBeRepeated) {
   TestEngine engine({.max_batch = 2, .runner = {.step_time = microseconds(5000)}});
   std::vector<std::future<Completion>> completions;
