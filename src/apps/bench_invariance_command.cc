@@ -49,7 +49,7 @@ std::array<Path, 2> PathsOf(const Device& device) {
     return {
         {{"invariant", LinearLayers::kInvariant}, {"invariant again", LinearLayers::kInvariant}}};
   }
-  return {{{"invariant", LinearLayers::kInvariant}, {"fastest", LinearLayers::kCublas}}};
+  return {{{"invariant", LinearLayers::kInvariant}, {"fastest", LinearLayers::kLibrary}}};
 }
 
 const std::vector<std::string>& Columns() {
