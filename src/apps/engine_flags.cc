@@ -173,6 +173,11 @@ Expected<EngineOptions> ToEngineOptions(const EngineFlags& flags) {
                             FindDecodeKernel(*flags.decode_kernel, options.device));
   }
   DECANT_ASSIGN_OR_RETURN(options.weight_copies, FindWeightCopies(flags.weights));
+  if (options.linear == LinearLayers::kInt8 && options.weight_copies == WeightCopies::kBf16) {
+    return InvalidArgument(
+        "--weights bf16 and --linear int8 exclude each other: int8 computes with the quantised "
+        "weights alone");
+  }
   options.graphs = flags.graphs == "on";
   options.check_finite = flags.check_finite;
   options.page_size = flags.page_size.value_or(preset.page_size);
