@@ -258,6 +258,7 @@ TEST(HttpServer, TurnsAwayOneConnectionTooMany) {
 TEST(HttpServer, AnswersQuicklyBesideAThousandIdleConnections) {
   TestServer server;
   std::vector<RawClient> idle;
+  idle.reserve(1000);
   for (int i = 0; i < 1000; ++i) idle.push_back(server.Connect());
   RawClient client = server.Connect();
   client.Send(Get("/hello"));
@@ -276,6 +277,7 @@ TEST(HttpServer, ServesGetsWhileAllWorkersAreBusy) {
   };
   std::unique_lock hold(busy);
   std::vector<RawClient> posts;
+  posts.reserve(5);
   for (int i = 0; i < 5; ++i) posts.push_back(server.Connect());
   for (RawClient& post : posts) post.Send(Post("/busy", "{}"));
   RawClient client = server.Connect();

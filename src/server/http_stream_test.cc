@@ -148,6 +148,7 @@ TEST(HttpStream, CutsOffAReaderThatIsTooSlow) {
   EXPECT_LT(sent, 10000);
   EXPECT_TRUE(gone.Wait());
   EXPECT_FALSE(client.ReadResponse());
+  EXPECT_EQ(server.records().size(), 1U) << "its line is there before its connection is gone";
 }
 
 TEST(HttpStream, CutsOffAReaderThatStopsReading) {
@@ -222,6 +223,7 @@ TEST(HttpStream, ManyThreadsSendOnManyStreams) {
     ASSERT_EQ(exchanges.size(), static_cast<size_t>(kStreams));
     std::atomic<int> gone = 0;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         for (int i = thread; i < kStreams; i += kThreads) {
