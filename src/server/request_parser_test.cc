@@ -50,6 +50,49 @@ TEST(RequestParser, ReadsARequestHoweverItIsCut) {
   }
 }
 
+/// Beast asserts that a last chunk it comes back to has five bytes. With no chunk before it, it may
+/// have three or four.
+TEST(RequestParser, ReadsTheEndOfAnEmptyChunkedBody) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char* end : {"0\r\n\r\n", "00\r\n\r\n", "0;a\r\n\r\n", "0;a=\"b\"\r\nX: y\r\n\r\n"}) {
+    for (const size_t piece : {1UL, 2UL, 3UL, head.size() + 1, head.size() + 3, 1000UL}) {
+      std::string left;
+      const auto parser = ParseInPieces(head + end + "GET", piece, &left);
+      ASSERT_TRUE(parser->done()) << end << " in pieces of " << piece;
+      EXPECT_EQ(parser->request().body, "");
+      EXPECT_EQ(left, "GET") << end << " in pieces of " << piece;
+    }
+  }
+  for (const char* end :
+       {"0x\r\n\r\n", "0 \r\n\r\n", "0\r\r\n\r\n", "0\r\n\rX\r\n\r\n", "0\r\nX\r\n\r\n",
+        "0\r\n: y\r\n\r\n", "0\r\nX: \n\r\n\r\n", "0;\r\n\r\n", "0;a=\r\n\r\n"}) {
+    for (const size_t piece : {1UL, 2UL, 3UL, head.size() + 1, head.size() + 3, 1000UL}) {
+      const auto parser = ParseInPieces(head + end, piece);
+      ASSERT_TRUE(parser->error()) << end << " in pieces of " << piece;
+      EXPECT_EQ(parser->error()->status, 400) << end << " in pieces of " << piece;
+    }
+  }
+}
+
+/// A client that waits for "100 Continue" has the same bytes looked at twice.
+TEST(RequestParser, MayBeOfferedTheSameBytesAgain) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {{"0\r\n\r\n", ""},
+                                                                  {"1\r\n0\r\n0\r\n\r\n", "0"}};
+  for (const auto& [chunks, body] : cases) {
+    RequestParser parser(kHeaderLimit, kBodyLimit);
+    std::string input;
+    for (const char byte : head + chunks) {
+      input += byte;
+      input.erase(0, parser.Parse(input));
+      if (!parser.done() && !input.empty()) input.erase(0, parser.Parse(input));
+      ASSERT_FALSE(parser.error()) << chunks;
+    }
+    EXPECT_TRUE(parser.done()) << chunks;
+    EXPECT_EQ(parser.request().body, body);
+  }
+}
+
 TEST(RequestParser, TakesTargetsAndVersionsAsTheyAreMeant) {
   EXPECT_EQ(ParseInPieces("GET http://h:1/a?b HTTP/1.1\r\nHost: h\r\n\r\n", 9)->request().path,
             "/a");
