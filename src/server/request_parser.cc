@@ -27,6 +27,12 @@ bool SameIgnoringCase(std::string_view a, std::string_view b) {
   return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
+/// What quoted text may not hold: a control character other than the tab (RFC 9110, 5.6.4).
+bool IsControl(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && byte != '\t') || byte == 0x7F;
+}
+
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 /// What stands behind scheme and authority of "http://host/path", else `target` itself.
@@ -183,8 +189,12 @@ class RequestParser::Impl final : public http::basic_parser<true> {
     code = {};
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t /*size*/, Text /*extensions*/, Code& code) override {
+  void on_chunk_header_impl(std::uint64_t /*size*/, Text extensions, Code& code) override {
     code = {};
+    // Beast takes anything between quotes.
+    if (std::any_of(extensions.begin(), extensions.end(), IsControl)) {
+      Refuse(400, "A control character stands in a chunk's extension.", code);
+    }
   }
   size_t on_chunk_body_impl(std::uint64_t /*remain*/, Text bytes, Code& code) override {
     return on_body_impl(bytes, code);

@@ -40,6 +40,7 @@ std::optional<std::string> Dechunk(std::string_view bytes) {
   while (true) {
     const size_t line = bytes.find("\r\n");
     if (line == std::string_view::npos) return std::nullopt;
+    if (bytes.find('\n') < line) return std::nullopt;
     std::string_view size = bytes.substr(0, std::min(line, bytes.find(';')));
     size = size.substr(0, size.find_last_not_of(" \t") + 1);
     const std::optional<size_t> length = Length(size, 16);
