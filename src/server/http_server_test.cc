@@ -90,6 +90,17 @@ TEST(HttpServer, ReadsChunkedBodiesAndAsksForExpectedOnes) {
   EXPECT_EQ(client.ReadResponse()->status, 100);
   client.Send("later");
   EXPECT_EQ(client.ReadResponse()->body, "later");
+  // A body of no chunk whose end comes in two pieces, of which the first is looked at twice.
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "0\r\n");
+  EXPECT_EQ(client.ReadResponse()->status, 100);
+  client.Send("\r\n" + Get("/hello"));
+  const auto empty = client.ReadResponse();
+  ASSERT_TRUE(empty);
+  EXPECT_EQ(empty->status, 200);
+  EXPECT_EQ(empty->body, "");
+  EXPECT_EQ(client.ReadResponse()->status, 200);
 }
 
 TEST(HttpServer, SpeaksTheOldVersionToThoseWhoDo) {
