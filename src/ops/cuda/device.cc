@@ -115,7 +115,14 @@ Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
   cudaGraph_t recorded = nullptr;
   cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
   CudaGraph graph;
+  size_t before = 0;
+  size_t after = 0;
+  size_t all = 0;
+  if (error == cudaSuccess) error = cudaMemGetInfo(&before, &all);
   if (error == cudaSuccess) error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
+  if (error == cudaSuccess) error = cudaGraphUpload(graph.graph_, stream.get());
+  if (error == cudaSuccess) error = cudaMemGetInfo(&after, &all);
+  graph.bytes_ = before > after ? static_cast<int64_t>(before - after) : 0;
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   if (error == cudaSuccess) return graph;
   cudaGetLastError();  // clears it: nothing ran, the stream can go on
@@ -132,6 +139,7 @@ Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
 
 CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
   std::swap(graph_, other.graph_);
+  std::swap(bytes_, other.bytes_);
   return *this;
 }
 
