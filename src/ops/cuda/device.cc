@@ -1,6 +1,7 @@
 #include "ops/cuda/device.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace decant {
 namespace {
@@ -13,6 +14,33 @@ Status AllocationStatus(cudaError_t error, size_t bytes, std::string_view what) 
   cudaGetLastError();  // clears it: the caller may go on with less
   return Error(StatusCode::kResourceExhausted, "{:.2f} GiB for {} are not free",
                static_cast<double>(bytes) / kGib, what);
+}
+
+/// Of the device's memory; 0 if it cannot be told.
+size_t FreeBytes() {
+  size_t free_bytes = 0;
+  size_t all_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess) return free_bytes;
+  cudaGetLastError();
+  return 0;
+}
+
+/// Ends a capture of `stream` and makes a graph of what was captured. `free_before`, if any: what
+/// memory was free before the graph took its own.
+cudaError_t EndCapture(cudaStream_t stream, cudaGraphExec_t* graph, size_t* free_before) {
+  cudaGraph_t recorded = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream, &recorded);
+  if (free_before != nullptr) *free_before = FreeBytes();
+  if (error == cudaSuccess) error = cudaGraphInstantiate(graph, recorded, 0);
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  return error;
+}
+
+Status RecordingStatus(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();  // clears it: nothing ran, the stream can go on
+  return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
+               cudaGetErrorString(error));
 }
 
 }  // namespace
@@ -112,29 +140,24 @@ Status CudaGraph::BeginRecording(const CudaStream& stream) {
 }
 
 Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
-  cudaGraph_t recorded = nullptr;
-  cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
   CudaGraph graph;
   size_t before = 0;
-  size_t after = 0;
-  size_t all = 0;
-  if (error == cudaSuccess) error = cudaMemGetInfo(&before, &all);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
+  cudaError_t error = EndCapture(stream.get(), &graph.graph_, &before);
+  // What the first launch would do, so that its memory counts.
   if (error == cudaSuccess) error = cudaGraphUpload(graph.graph_, stream.get());
-  if (error == cudaSuccess) error = cudaMemGetInfo(&after, &all);
+  DECANT_RETURN_IF_ERROR(RecordingStatus(error));
+  const size_t after = FreeBytes();
   graph.bytes_ = before > after ? static_cast<int64_t>(before - after) : 0;
-  if (recorded != nullptr) cudaGraphDestroy(recorded);
-  if (error == cudaSuccess) return graph;
-  cudaGetLastError();  // clears it: nothing ran, the stream can go on
-  return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
-               cudaGetErrorString(error));
+  return Expected<CudaGraph>(std::move(graph));
 }
 
 Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream,
                                       const std::function<void()>& calls) {
   DECANT_RETURN_IF_ERROR(BeginRecording(stream));
   calls();
-  return EndRecording(stream);
+  CudaGraph graph;
+  DECANT_RETURN_IF_ERROR(RecordingStatus(EndCapture(stream.get(), &graph.graph_, nullptr)));
+  return Expected<CudaGraph>(std::move(graph));
 }
 
 CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
