@@ -16,6 +16,7 @@ class ForwardingOps : public Ops {
   explicit ForwardingOps(std::unique_ptr<Ops> inner) : inner_(std::move(inner)) {}
 
   std::string Describe() const override { return inner_->Describe(); }
+  bool watched() const override { return true; }
 
   std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
                                         const RowSource& v) override {

@@ -156,6 +156,9 @@ class Ops {
 
   /// A line for people: processor, kernels, types, threads.
   virtual std::string Describe() const = 0;
+  /// Whether something between the caller and the backend looks at a step's calls one by one: then
+  /// each must be queued by itself.
+  virtual bool watched() const { return false; }
 
   // Load.
   virtual std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,

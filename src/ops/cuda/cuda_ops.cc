@@ -119,6 +119,9 @@ Status CudaOps::Initialise() {
   DECANT_RETURN_IF_ERROR(allocate(qkv_, max_tokens_, QkvCols(), sizeof(float)));
   DECANT_RETURN_IF_ERROR(allocate(queries_, max_tokens_, QueryCols(), kElementBytes));
   DECANT_RETURN_IF_ERROR(allocate(attended_, max_tokens_, QueryCols(), kElementBytes));
+  // Padding is attended by no kernel, but goes through the layers behind attention.
+  DECANT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemset(attended_.data(), 0, attended_.size()), "clearing memory"));
   DECANT_RETURN_IF_ERROR(
       allocate(gate_up_, max_tokens_, int64_t{2} * shape_.intermediate, kElementBytes));
   DECANT_RETURN_IF_ERROR(allocate(mlp_hidden_, max_tokens_, shape_.intermediate, kElementBytes));
@@ -505,24 +508,20 @@ void CudaOps::BeginStep(const StepBatch& batch) {
                    static_cast<int32_t>(batch.rows.size()) <= max_rows_,
                "a step of {} tokens in {} rows", batch.tokens(), batch.rows.size());
   step_ = {};
+  tokens_ = batch.tokens();
   samples_ = 0;
   attention_work_ = CountAttention(batch.rows);
   decode_positions_ = 0;
   for (const BatchRow& row : batch.rows) {
     if (row.query_len == 1) decode_positions_ += row.context_len;
   }
-  if (!status_.ok()) {
-    step_.tokens = batch.tokens();  // views keep their shapes
-    return;
-  }
-  // A step that the one before never asked for logits of.
-  FinishLayers();
-  // FlashAttention chooses its splits by the stride, and prompt kernels' grids follow the prompts.
-  const bool graph =
-      use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
-      std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
+  if (!status_.ok()) return;
+  // FlashAttention chooses its splits by the stride. With `split`, steps are rounded whether graphs
+  // are used or not, so that the same products are computed.
+  const StepShape shape =
+      decode_kernel_ == DecodeKernel::kSplit ? StepShape::kRounded : StepShape::kExact;
   Expected<StepArrays> step = step_upload_->Send(
-      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, stream_, graph);
+      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, shape, stream_);
   if (!step.ok()) {
     Note(step.status());
     return;
@@ -533,12 +532,29 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   }
   Note(PlanFlashPrompts(batch));
   Note(PlanDecode());
-  if (graph && status_.ok()) {
-    Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
-  }
+  BeginLayers();
 }
 
-void CudaOps::FinishLayers() { Note(graphs_.Finish(stream_)); }
+void CudaOps::BeginLayers() {
+  if (!use_graphs_ || !status_.ok() || decode_kernel_ != DecodeKernel::kSplit) return;
+  // Pages that are converted would be so again with every launch.
+  if (cache_.Layer(shape_.layers - 1).layout != CacheLayout::kTiled) return;
+  const StepKind kind{.tokens = step_.tokens,
+                      .table_stride = step_.table_stride,
+                      .decodes = step_.decode_rows > 0,
+                      .prompts = step_.decode_rows < step_.rows};
+  // The grid of the other prompt kernel follows the prompts.
+  if (kind.prompts && step_.prompt_plan.items == 0) return;
+  graphs_.Begin(kind, stream_);
+}
+
+bool CudaOps::FinishLayers() {
+  // What fails while a graph is recorded has not run; calls are made again without.
+  const Status calls = graphs_.records() ? std::exchange(status_, Status()) : Status();
+  const Expected<StepCalls> outcome = graphs_.Finish(calls, stream_);
+  Note(outcome.status());
+  return !outcome.ok() || *outcome == StepCalls::kQueued;
+}
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   const auto& table = static_cast<const CudaWeight&>(embedding);
@@ -637,7 +653,6 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
                              TensorView residual, std::span<const int32_t> tokens) {
   DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
                tokens.size());
-  FinishLayers();
   samples_ += static_cast<double>(tokens.size());
   const TensorView logits{.data = logits_.data(),
                           .dtype = DType::kF32,
@@ -659,7 +674,7 @@ StepCost CudaOps::Cost() const {
   StepCost cost;
   cost.bytes = layer_bytes_ + (samples_ > 0 ? head_bytes_ : 0) + attention_work_.keys * kv_bytes;
   // Each weight of two bytes is used once a token, in a multiply-add.
-  cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
+  cost.operations = tokens_ * layer_bytes_ + samples_ * head_bytes_ +
                     4 * attention_work_.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }

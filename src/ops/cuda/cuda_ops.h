@@ -115,10 +115,16 @@ class CudaOps : public Ops {
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
   CudaSampler& sampler() { return *sampler_; }
-  /// From now on the layers of steps that allow it (docs/step.md) are recorded as graphs, and
-  /// launched as such from the second step of a kind on. Only where nothing but this object's calls
-  /// of a step stands between BeginStep and NormHead.
+  /// Whether the layers of steps that begin now, and allow it (docs/step.md), are recorded and
+  /// launched as graphs. Only where nothing but this object's calls of a step stands between
+  /// BeginStep and FinishLayers, which ends them then.
   void UseGraphs(bool use) { use_graphs_ = use; }
+  /// Launches the layers that were recorded or found as a graph, if they were. False: they could
+  /// not be recorded, and nothing of them is queued. The step must begin again; no graph is used
+  /// any more.
+  bool FinishLayers();
+  /// Kinds of steps that a graph stands for now.
+  size_t graphs() const { return graphs_.size(); }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
@@ -147,7 +153,7 @@ class CudaOps : public Ops {
   int64_t QueryCols() const { return int64_t{shape_.heads} * shape_.head_dim; }
   int64_t QkvCols() const { return int64_t{shape_.heads + 2 * shape_.kv_heads} * shape_.head_dim; }
   TensorView View(const DeviceBuffer& buffer, DType dtype, int64_t cols) const {
-    return {.data = buffer.data(), .dtype = dtype, .rows = step_.tokens, .cols = cols};
+    return {.data = buffer.data(), .dtype = dtype, .rows = tokens_, .cols = cols};
   }
   AttentionShape attention_shape() const {
     return {.heads = shape_.heads, .kv_heads = shape_.kv_heads, .head_dim = shape_.head_dim};
@@ -180,8 +186,8 @@ class CudaOps : public Ops {
   Status RunFlash(const FlashDecode& plan, int32_t row, int32_t token, const CachePages& pages,
                   TensorView queries, TensorView attended);
   Status PlanSplit();
-  /// Launches the layers that were recorded or found as a graph, if they were.
-  void FinishLayers();
+  /// Begins to record the step's layers, or finds their graph, where a graph can stand for them.
+  void BeginLayers();
   /// What the ranged prompt kernel is told at the start.
   PromptPlanLimits PromptLimits() const;
   /// The same for the kernel itself, where the device has it.
@@ -227,6 +233,7 @@ class CudaOps : public Ops {
   bool use_graphs_ = false;
   StepGraphs graphs_;
   StepArrays step_;
+  int32_t tokens_ = 0;                    ///< Of the step, without its padding.
   std::optional<FlashDecode> flash_;      ///< This step's plan, where the decode kernel is `flash`.
   std::vector<FlashChunk> flash_chunks_;  ///< This step's, where FlashesPrompts.
   /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.

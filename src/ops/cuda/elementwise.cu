@@ -129,6 +129,7 @@ __global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
     for (int j = 0; j < kPerLane; ++j) out[lane + 32 * j] = Element<T>::From(x[j]);
   } else {
     const int32_t row = step.token_rows[token];
+    if (row == kNoRow) return;  // padding has no slot
     const int32_t page =
         step.block_tables[row * step.table_stride + position / args.cache.page_size];
     const bool is_value = head >= heads + kv_heads;

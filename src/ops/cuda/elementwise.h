@@ -36,7 +36,8 @@ struct FinishQkvArgs {
   CachePages cache;         ///< K and V are written to their slots
 };
 
-/// Bias, norms of q and k heads, rotary embedding; q to `queries`, K and V to the cache.
+/// Bias, norms of q and k heads, rotary embedding; q to `queries`, K and V to the cache, but for
+/// padding.
 void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays& step,
                      cudaStream_t stream);
 

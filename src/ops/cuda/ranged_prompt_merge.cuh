@@ -14,7 +14,7 @@ class Merge {
   /// `shared`: SharedAddress and pointer of the block's memory. `warp`: of the block's consumers.
   __device__ Merge(const Args& args, std::byte* shared, int warp)
       : args_(args), shared_(shared), warp_(warp), lane_(threadIdx.x % 32) {
-    const int all = args.merge_count * kFragments * kColumns;
+    const int all = LoadCounts(args).merges * kFragments * kColumns;
     const int warps = static_cast<int>(gridDim.x) * kConsumerWarps;
     const int share = (all + warps - 1) / warps;
     // Runs that do not reach over the end of a fragment's columns.
@@ -24,6 +24,9 @@ class Merge {
     first_ = (warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)) * run_;
     end_ = min(all, first_ + run_);
   }
+
+  /// Whether there is anything to merge, for any block.
+  __device__ bool Any() const { return end_ > 0; }
 
   /// Fetches the description of this warp's first run.
   __device__ void Prefetch() {

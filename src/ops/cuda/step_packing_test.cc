@@ -87,7 +87,7 @@ class PackedStep {
     return step_;
   }
   void Copy() {
-    for (int64_t i = 0; i < packer_.copies().words(); ++i) {
+    for (int32_t i = 0; i < packer_.copies().words(); ++i) {
       CopyStepWord(packer_.copies(), i, host_.data(), device_.data());
     }
   }
