@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -54,9 +55,15 @@ std::vector<float> AllLogits(Ops& ops, const ModelConfig& config, const DecoderW
         .token_ids = ids, .positions = positions, .token_rows = token_rows, .rows = rows};
     std::vector<int32_t> wanted(ids.size());
     std::iota(wanted.begin(), wanted.end(), 0);
+    if (first % 2 == 1) std::ranges::reverse(wanted);  // some steps ask in another order
     const TensorView view = Logits(ops, weights, Forward(ops, weights, batch), wanted);
-    std::vector<float> values(view.rows * view.cols);
-    ops.Download(view, values);
+    std::vector<float> downloaded(view.rows * view.cols);
+    ops.Download(view, downloaded);
+    std::vector<float> values(downloaded.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      std::copy_n(downloaded.begin() + static_cast<int64_t>(i) * view.cols, view.cols,
+                  values.begin() + wanted[i] * view.cols);
+    }
     for (const BatchRow& row : rows) {
       const auto begin = values.begin() + int64_t{row.query_start} * config.shape.vocab;
       logits[row.slot].insert(logits[row.slot].end(), begin,

@@ -135,8 +135,8 @@ __device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArgument
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
     const FinisherOf<Traits> finisher(args, group.tokens, row, first_token, group.turned);
-    finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token), [&](int begin) {
     // A branch for each place, since registers have no addresses.
+    finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token), [&](int begin) {
 #pragma unroll
       for (int first = 0; first < Traits::kChunks; first += kFinishChunks) {
         if (first != begin) continue;
