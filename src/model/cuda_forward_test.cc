@@ -121,6 +121,7 @@ TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
         GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
     const ModelConfig config = ReadModelConfig(*file).value();
     std::vector<int32_t> tokens;
+    tokens.reserve(kTokens);
     for (int32_t i = 0; i < kTokens; ++i) tokens.push_back(i * 71 % model.vocab);
     const auto compute = [&](Ops& ops, int32_t page_size,
                              const std::vector<std::pair<int32_t, int32_t>>& chunks) {

@@ -10,7 +10,9 @@
 
 namespace decant {
 
-/// From the sums of products to the outputs. Each warp finishes its own 16 weight rows of a group's
+/// From the sums of products to the outputs. What other kernels write is read from the L2 cache: a
+/// block may have started while those that use the same memory still ran. Each warp finishes its
+/// own 16 weight rows of a group's
 /// 64. Additions and products are written as single instructions: what a compiler might contract in
 /// one tile's kernel and not in another's would make bits depend on the tile.
 
@@ -54,9 +56,9 @@ class TileTokens {
     for (int i = threadIdx.x % kLinearGroupThreads; i < kTokens; i += kLinearGroupThreads) {
       const int token = tile * kTokens + i;
       if (token >= args_.tokens) return;
-      const int32_t position = qkv.positions[token];
-      const int64_t page =
-          qkv.block_tables[qkv.token_rows[token] * qkv.table_stride + position / cache.page_size];
+      const int32_t position = __ldcg(qkv.positions + token);
+      const int32_t* table = qkv.block_tables + __ldcg(qkv.token_rows + token) * qkv.table_stride;
+      const int64_t page = __ldcg(table + position / cache.page_size);
       memory_[i].position = position;
       memory_[i].slot =
           page * cache.page_stride + SlotElement(cache.layout, cache.page_size, qkv.shape.head_dim,
@@ -89,7 +91,7 @@ class TileTokens {
       const int32_t parts = SquareParts(args_.cols);
       const float* squares = args_.squares + static_cast<int64_t>(token) * parts;
 #pragma unroll 4
-      for (int part = threadIdx.x % 4; part < parts; part += 4) sum += squares[part];
+      for (int part = threadIdx.x % 4; part < parts; part += 4) sum += __ldcg(squares + part);
     }
     sum += __shfl_xor_sync(0xffffffffU, sum, 1);
     sum += __shfl_xor_sync(0xffffffffU, sum, 2);
@@ -198,7 +200,7 @@ class LinearFinisher {
              dim_ * 2;
     }
     if (from == nullptr || !Here(local)) return make_float4(0, 0, 0, 0);
-    return *reinterpret_cast<const float4*>(from);
+    return __ldcg(reinterpret_cast<const float4*>(from));
   }
 
   __device__ void FinishFour(int local, float4 sums, float4 beside) const {
