@@ -29,8 +29,7 @@ constexpr int32_t SquareParts(int32_t hidden) {
 }
 
 /// What the residual is multiplied by before it is rounded: room for values that fp16 does not
-/// have. Those below 2^-10 lose bits, which is no more than rounding costs a token whose root mean
-/// square is 2^-8.
+/// have. Values below 2^-10 lose bits to that, no more than rounding costs those from 2^-10 on.
 constexpr float RoundedScale(CudaType type) { return type == CudaType::kF16 ? 0.0625F : 1.0F; }
 
 /// What a product reads.
