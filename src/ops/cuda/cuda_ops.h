@@ -14,7 +14,7 @@
 #include "ops/cuda/cuda_clock.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
-#include "ops/cuda/invariant_linear.h"
+#include "ops/cuda/fused_layers.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
@@ -41,9 +41,10 @@ struct CudaOpsOptions {
   int32_t max_model_len = 0;
 };
 
-/// The operations on a GPU: linear layers by cuBLASLt or by kernels of ours, attention and the
-/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights,
-/// activations, K and V in fp16 or bf16; sums, norms, the residual and logits in fp32.
+/// The operations on a GPU: linear layers by cuBLASLt with small kernels between them, or by
+/// kernels of ours with those operations inside (FusedLayers); attention by kernels of ours or, for
+/// the decode kernel `flash`, FlashAttention. Weights, activations, K and V in fp16 or bf16; sums,
+/// norms, the residual and logits in fp32.
 ///
 /// All calls of a step queue work on one stream and return; views point to device memory. What
 /// fails is kept: status() says so after the step.
@@ -56,11 +57,13 @@ class CudaOps : public Ops {
 
   std::string Describe() const override;
 
-  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
-                                        const RowSource& v) override;
-  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override;
+  std::unique_ptr<LinearWeight> PackQkv(const VectorWeight& norm, const RowSource& q,
+                                        const RowSource& k, const RowSource& v) override;
+  std::unique_ptr<LinearWeight> PackGateUp(const VectorWeight& norm, const RowSource& gate,
+                                           const RowSource& up) override;
   std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
-  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
+  std::unique_ptr<LinearWeight> PackHead(const VectorWeight& norm,
+                                         const RowSource& weight) override;
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
 
@@ -162,12 +165,14 @@ class CudaOps : public Ops {
   template <typename Launch>
   void Enqueue(std::string_view what, Launch&& launch);
   void Note(const Status& status) const;
-  std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources);
+  /// gains: for each column, or null.
+  std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources,
+                                       const float* gains = nullptr);
+  /// `norm`: of the input, or null.
   std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
-                                           LinearOutput output, int32_t max_tokens);
+                                           const VectorWeight* norm, FusedLayers::Use use,
+                                           LinearOutput output);
   Status TuneLinear();
-  /// `weight` in the form that the invariant linear layers take.
-  std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
   /// Whether prompt chunks take the ranged prompt kernel: with the decode kernel in use their pages
   /// are tiled, and the device has it.
   bool RangesPrompts() const;
@@ -196,6 +201,9 @@ class CudaOps : public Ops {
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
                 void* output);
+  /// Makes a call of the fused layers, unless something failed before or a graph stands for it.
+  template <typename Call>
+  void Fused(Call&& call);
 
   const DecoderShape shape_;
   const CudaType type_;
@@ -210,9 +218,9 @@ class CudaOps : public Ops {
   DecodeKernel decode_kernel_;
   ThreadPool pool_;
   CudaStream stream_;
-  std::unique_ptr<CudaLinear> linear_;          ///< One of these two.
-  std::unique_ptr<InvariantLinear> invariant_;  ///<
-  std::optional<WeightUpload> weight_upload_;   ///< While weights are loaded.
+  std::unique_ptr<CudaLinear> linear_;         ///< One of these two.
+  std::unique_ptr<FusedLayers> fused_;         ///<
+  std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
   std::optional<CudaSampler> sampler_;
   CudaCache cache_;
@@ -220,8 +228,8 @@ class CudaOps : public Ops {
   int32_t prompt_groups_ = 1;
   DeviceBuffer rotations_;  ///< [max_model_len, head_dim / 2, 2] fp32
   DeviceBuffer residual_;
-  DeviceBuffer normed_;
-  DeviceBuffer qkv_;  ///< fp32
+  DeviceBuffer normed_;  ///< For cuBLASLt, as gate_up_.
+  DeviceBuffer qkv_;     ///< fp32
   DeviceBuffer queries_;
   DeviceBuffer attended_;
   DeviceBuffer gate_up_;
