@@ -112,6 +112,7 @@ class ForwardingOps : public Ops {
 
  protected:
   Ops& inner() { return *inner_; }
+  const Ops& inner() const { return *inner_; }
 
  private:
   std::unique_ptr<Ops> inner_;
