@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -156,6 +157,83 @@ TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
                     linear == LinearLayers::kCublas ? "cublas" : "invariant",
                     std::string(DecodeKernelName(kernel)).c_str(), page_size, error, rounding);
         EXPECT_TRUE(error <= 2 * rounding) << error << " against " << rounding;
+      }
+    }
+  }
+}
+
+constexpr int32_t kPaddedPages = 12;
+constexpr int32_t kPaddedPageSize = 16;
+
+/// Three prompts in a step of 21 tokens, then a step of a token each: `split` computes 24 and 4.
+/// Row r has page 10 - r. Returns the contexts then.
+std::array<int32_t, 3> ComputePaddedSteps(Ops& ops, const DecoderWeights& weights) {
+  const std::array<int32_t, 3> prompts = {5, 7, 9};
+  std::array<int32_t, 3> contexts = {0, 0, 0};
+  for (const bool decodes : {false, true}) {
+    std::vector<int32_t> ids;
+    std::vector<int32_t> positions;
+    std::vector<int32_t> token_rows;
+    std::vector<std::vector<int32_t>> tables;
+    for (int32_t r = 0; r < 3; ++r) tables.push_back({10 - r});
+    std::vector<BatchRow> rows;
+    for (int32_t r = 0; r < 3; ++r) {
+      const int32_t count = decodes ? 1 : prompts[r];
+      rows.push_back({.slot = r,
+                      .query_start = static_cast<int32_t>(ids.size()),
+                      .query_len = count,
+                      .context_len = contexts[r] + count,
+                      .pages = tables[r]});
+      for (int32_t i = 0; i < count; ++i) {
+        ids.push_back(7 * r + i + 1);
+        positions.push_back(contexts[r]++);
+        token_rows.push_back(r);
+      }
+    }
+    Forward(ops, weights,
+            {.token_ids = ids, .positions = positions, .token_rows = token_rows, .rows = rows});
+  }
+  return contexts;
+}
+
+TEST(CudaForwardTest, PaddingLeavesNothingInTheCache) {
+  if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const testing::TinyModel& model : Models()) {
+    const auto file = std::make_shared<const GgufFile>(
+        GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
+    const ModelConfig config = ReadModelConfig(*file).value();
+    for (const LinearLayers linear : {LinearLayers::kCublas, LinearLayers::kInvariant}) {
+      SCOPED_TRACE(model.family + (linear == LinearLayers::kCublas ? " cublas" : " invariant"));
+      auto made = CudaOps::Create({.shape = config.shape,
+                                   .decode_kernel = DecodeKernel::kSplit,
+                                   .linear = linear,
+                                   .max_tokens = 64,
+                                   .max_rows = 3,
+                                   .max_samples = 3,
+                                   .max_model_len = 64});
+      ASSERT_TRUE(made.ok()) << made.status().ToString();
+      CudaOps& ops = **made;
+      const DecoderWeights weights = LoadDecoderWeights(file, config, ops, nullptr).value();
+      ASSERT_TRUE(ops.AllocateCache(kPaddedPages, kPaddedPageSize).ok());
+      for (int32_t page = 0; page < kPaddedPages; ++page) ops.PoisonPage(page);
+      const std::array<int32_t, 3> contexts = ComputePaddedSteps(ops, weights);
+
+      const int64_t width = int64_t{config.shape.kv_heads} * config.shape.head_dim;
+      std::vector<float> keys(kPaddedPageSize * width);
+      std::vector<float> values(keys.size());
+      for (int32_t layer = 0; layer < config.shape.layers; ++layer) {
+        for (int32_t page = 0; page < kPaddedPages; ++page) {
+          ops.ReadPage(layer, page, keys, values);
+          ASSERT_TRUE(ops.status().ok()) << ops.status().ToString();
+          const int32_t row = 10 - page;
+          const int64_t written = row >= 0 && row < 3 ? contexts[row] * width : 0;
+          for (int64_t i = 0; i < std::ssize(keys); ++i) {
+            ASSERT_EQ(std::isnan(keys[i]), i >= written)
+                << "K, layer " << layer << " page " << page << " slot " << i / width;
+            ASSERT_EQ(std::isnan(values[i]), i >= written)
+                << "V, layer " << layer << " page " << page << " slot " << i / width;
+          }
+        }
       }
     }
   }

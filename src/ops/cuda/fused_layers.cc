@@ -114,7 +114,7 @@ LinearInput FusedLayers::Normed(const FormMemory& memory) const {
 }
 
 Status FusedLayers::Run(const LinearWeight& weight, const LinearInput& input, int32_t tokens,
-                        const LinearResult& result) {
+                        const ProductResult& result) {
   return linear_->Run(static_cast<const CudaPackedWeight&>(weight).weight, input, tokens, result);
 }
 

@@ -88,7 +88,7 @@ class FusedLayers {
   LinearInput Normed(const FormMemory& memory) const;
   int32_t PairDistance(Use use) const;
   Status Run(const LinearWeight& weight, const LinearInput& input, int32_t tokens,
-             const LinearResult& result);
+             const ProductResult& result);
 
   const Options options_;
   const CudaStream& stream_;

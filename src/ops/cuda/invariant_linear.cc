@@ -111,7 +111,7 @@ LinearProblem ProblemOf(const PackedWeight& weight, int32_t tokens) {
 
 /// What does not depend on the kernel.
 LinearArguments ArgumentsOf(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
-                            const LinearResult& result) {
+                            const ProductResult& result) {
   LinearArguments arguments;
   arguments.weight = weight.buffer.data();
   arguments.tokens = tokens;
@@ -242,7 +242,7 @@ Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan
       .elements = room.input,
       .squares = tune.finish == LinearFinish::kResidual ? nullptr : room.form.squares,
       .epsilon = 1};
-  const LinearResult result{.finish = tune.finish, .output = room.output, .form = room.form};
+  const ProductResult result{.finish = tune.finish, .output = room.output, .form = room.form};
   Status status;
   const auto run = [&] {
     for (size_t i = 0; i < products && status.ok(); ++i) {
@@ -297,7 +297,7 @@ Status InvariantLinear::Tune(const std::vector<TuneCase>& cases, const TuneRoom&
 }
 
 Status InvariantLinear::Run(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
-                            const LinearResult& result) {
+                            const ProductResult& result) {
   if (kernels_ == LinearKernels::kBest) {
     return RunPlan(Plan(weight, tokens), weight, input, tokens, result);
   }
@@ -310,7 +310,7 @@ Status InvariantLinear::Run(const PackedWeight& weight, const LinearInput& input
 
 Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weight,
                                 const LinearInput& input, int32_t tokens,
-                                const LinearResult& result) const {
+                                const ProductResult& result) const {
   const LinearTile& tile = kLinearTiles[plan.tile];
   if (plan.waits && plan.blocks > ResidentWorkers(tile, device_) * tile.multicast) {
     return Error(StatusCode::kFailedPrecondition,

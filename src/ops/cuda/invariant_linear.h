@@ -80,7 +80,7 @@ class InvariantLinear {
   /// Sums input [tokens, weight.cols] * weight^T, and makes of them what `result` says. Does not
   /// wait.
   Status Run(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
-             const LinearResult& result);
+             const ProductResult& result);
 
   /// The plan that Run takes.
   LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
@@ -88,7 +88,7 @@ class InvariantLinear {
   /// The same by a given plan and the kernels of 9.0, for tests and measurements. Errors: failed
   /// precondition where blocks would wait for others that may not be resident.
   Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const LinearInput& input,
-                 int32_t tokens, const LinearResult& result) const;
+                 int32_t tokens, const ProductResult& result) const;
 
   /// kPortable also where kBest was asked for and cannot run.
   LinearKernels kernels() const { return kernels_; }

@@ -22,7 +22,7 @@ struct LinearArguments {
   int32_t pair_distance = 0;       ///< PackedRowSource
   const float* squares = nullptr;  ///< LinearInput
   float epsilon = 0;
-  LinearResult result;
+  ProductResult result;
   LinearCut cut;
   int32_t stages = 0;  ///< of the ring in shared memory
   /// Whether the weight is read by one tile only and need not stay in the L2 cache.

@@ -409,7 +409,6 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
         .tokens = tokens,
         .turned = reinterpret_cast<float*>(own),
     };
-    tokens.Locate(MakeWalk<Traits>(args).token_tile());
     if constexpr (kShares) WaitForCluster();
     WaitForEarlierKernels();
     if constexpr (kMode == LinearMode::kCluster) {

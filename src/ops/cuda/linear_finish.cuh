@@ -10,11 +10,11 @@
 
 namespace decant {
 
-/// From the sums of products to the outputs. What other kernels write is read from the L2 cache: a
-/// block may have started while those that use the same memory still ran. Each warp finishes its
-/// own 16 weight rows of a group's
-/// 64. Additions and products are written as single instructions: what a compiler might contract in
-/// one tile's kernel and not in another's would make bits depend on the tile.
+/// From the sums of products to the outputs. All of it runs after WaitForEarlierKernels, and what
+/// other kernels write is read from the L2 cache: a block may have started while those that use the
+/// same memory still ran. Each warp finishes its own 16 weight rows of a group's 64. Additions and
+/// products are written as single instructions: what a compiler might contract in one tile's kernel
+/// and not in another's would make bits depend on the tile.
 
 /// Chunks of 8 tokens that a warp finishes at a time.
 inline constexpr int kFinishChunks = 4;
@@ -25,10 +25,12 @@ static_assert(kLinearStagingBytes ==
 /// is written, instead: the four warps' sums of squares.
 struct alignas(16) TileToken {
   float scale;       ///< of the norm
-  int32_t position;  ///< kQkv; and where its slot begins in the K or V of KV head 0, in elements
+  int32_t position;  ///< kQkv
+  /// kQkv: where its slot begins in the K or V of KV head 0, in elements; kNoSlot: padding.
   int64_t slot;
 };
 static_assert(sizeof(TileToken) == kTileTokenBytes);
+inline constexpr int64_t kNoSlot = -1;
 
 template <typename T>
 inline constexpr float kRoundedScale = RoundedScale(std::is_same_v<T, __half> ? CudaType::kF16
@@ -47,30 +49,11 @@ class TileTokens {
   __device__ TileTokens(const LinearArguments& args, int barrier, TileToken* memory)
       : args_(args), barrier_(barrier), memory_(memory) {}
 
-  /// Looks up where the tile's K and V go. May be called before earlier kernels are done.
-  __device__ void Locate(int tile) {
-    located_ = tile;
-    if (args_.result.finish != LinearFinish::kQkv) return;
-    const QkvPlaces& qkv = args_.result.qkv;
-    const CachePages& cache = qkv.cache;
-    for (int i = threadIdx.x % kLinearGroupThreads; i < kTokens; i += kLinearGroupThreads) {
-      const int token = tile * kTokens + i;
-      if (token >= args_.tokens) return;
-      const int32_t position = __ldcg(qkv.positions + token);
-      const int32_t* table = qkv.block_tables + __ldcg(qkv.token_rows + token) * qkv.table_stride;
-      const int64_t page = __ldcg(table + position / cache.page_size);
-      memory_[i].position = position;
-      memory_[i].slot =
-          page * cache.page_stride + SlotElement(cache.layout, cache.page_size, qkv.shape.head_dim,
-                                                 position % cache.page_size);
-    }
-  }
-
   /// Makes the tile the one that is finished next. All threads of the group call it.
   __device__ void Prepare(int tile) {
     if (tile == prepared_ || args_.result.finish == LinearFinish::kResidual) return;
     if (prepared_ >= 0) SyncThreads(barrier_, kLinearGroupThreads);  // all are done with the last
-    if (tile != located_) Locate(tile);
+    if (args_.result.finish == LinearFinish::kQkv) Locate(tile);
     for (int i = threadIdx.x % kLinearGroupThreads / 4; i < kTokens; i += kLinearGroupThreads / 4) {
       const float scale = Scale(tile * kTokens + i);
       if (threadIdx.x % 4 == 0) memory_[i].scale = scale;
@@ -83,6 +66,27 @@ class TileTokens {
   __device__ TileToken& at(int i) const { return memory_[i]; }
 
  private:
+  /// Looks up where the tile's K and V go.
+  __device__ void Locate(int tile) {
+    const QkvPlaces& qkv = args_.result.qkv;
+    for (int i = threadIdx.x % kLinearGroupThreads; i < kTokens; i += kLinearGroupThreads) {
+      const int token = tile * kTokens + i;
+      if (token >= args_.tokens) return;
+      const int32_t position = __ldcg(qkv.positions + token);
+      const int32_t row = __ldcg(qkv.token_rows + token);
+      memory_[i].position = position;
+      memory_[i].slot = row == kNoRow ? kNoSlot : SlotOf(row, position);
+    }
+  }
+  __device__ int64_t SlotOf(int32_t row, int32_t position) const {
+    const QkvPlaces& qkv = args_.result.qkv;
+    const CachePages& cache = qkv.cache;
+    const int32_t* table = qkv.block_tables + static_cast<int64_t>(row) * qkv.table_stride;
+    const int64_t page = __ldcg(table + position / cache.page_size);
+    return page * cache.page_stride + SlotElement(cache.layout, cache.page_size, qkv.shape.head_dim,
+                                                  position % cache.page_size);
+  }
+
   /// 1 / root mean square of a token; four threads add its parts up, whatever the tile.
   __device__ float Scale(int token) const {
     if (args_.squares == nullptr) return 1;
@@ -102,7 +106,6 @@ class TileTokens {
   const LinearArguments& args_;
   const int barrier_;
   TileToken* const memory_;
-  int located_ = -1;
   int prepared_ = -1;
 };
 
@@ -271,6 +274,7 @@ class LinearFinisher {
             head_ * shape.head_dim;
     } else {
       const TileToken& token = tokens_.at(local);
+      if (token.slot == kNoSlot) return;
       const int kv_head = head_ - shape.heads;
       const bool is_value = kv_head >= shape.kv_heads;
       out = static_cast<T*>(is_value ? cache.v : cache.k) + token.slot +
@@ -326,7 +330,7 @@ class LinearFinisher {
   }
 
   const LinearArguments& args_;
-  const LinearResult& result_;
+  const ProductResult& result_;
   const TileTokens<T, kTokens>& tokens_;
   const int lane_;
   const int warp_;

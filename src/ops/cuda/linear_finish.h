@@ -40,21 +40,21 @@ struct LinearInput {
   float epsilon = 0;
 };
 
-/// Where the outputs of kQkv go, beside the queries. The arrays of the step must be complete before
-/// the first kernel of the step starts: they are read ahead.
+/// Where the outputs of kQkv go, beside the queries. Padding (kNoRow) has queries, of its position,
+/// and no slot.
 struct QkvPlaces {
   const float* bias = nullptr;       ///< [(heads + 2 kv_heads) * head_dim], or null
   const float* rotations = nullptr;  ///< [max_positions, head_dim / 2, 2]: cosine, sine
   AttentionShape shape;
   CachePages cache;
   const int32_t* positions = nullptr;     ///< [tokens]
-  const int32_t* token_rows = nullptr;    ///< [tokens]
+  const int32_t* token_rows = nullptr;    ///< [tokens]; kNoRow: padding
   const int32_t* block_tables = nullptr;  ///< [rows, table_stride]
   int32_t table_stride = 0;
 };
 
 /// What becomes of a product's sums.
-struct LinearResult {
+struct ProductResult {
   LinearFinish finish = LinearFinish::kFloat;
   /// kFloat: fp32 [tokens, rows]; kQkv: the queries [tokens, heads * head_dim]; kResidual: the
   /// residual, fp32 [tokens, rows]; kSiluMul: [tokens, rows / 2]. 16-byte aligned.
