@@ -1,5 +1,7 @@
-// A step's bits do not depend on whether its layers are launched as a graph.
+// A step's bits do not depend on whether its layers are launched as a graph, kernel by kernel, or
+// with something between each two operations, behind which no kernel starts early.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include "base/random.h"
 #include "cache/page_pool.h"
 #include "model/testing/tiny_model.h"
+#include "ops/check_finite_ops.h"
 #include "runtime/cuda_runner.h"
 #include "sched/scheduler.h"
 
@@ -24,6 +27,13 @@ constexpr int32_t kRows = 24;
 constexpr int32_t kChunkTokens = 2048;
 constexpr int32_t kPages = 1600;
 constexpr int32_t kPageSize = 16;
+
+/// How a step's operations are launched.
+enum class Launches {
+  kGraphs,
+  kKernels,
+  kWatched,  ///< One by one, each result looked at, as with --check-finite.
+};
 
 struct Setting {
   testing::TinyModel model{};
@@ -55,7 +65,7 @@ uint64_t Hash(const TensorView& logits) {
 /// A scheduler and a runner of one model, step by step, with one step in flight as in an engine.
 class Serving {
  public:
-  Serving(const Setting& setting, bool graphs)
+  Serving(const Setting& setting, Launches launches)
       : file_(std::make_shared<const GgufFile>(
             GgufFile::FromBytes("tiny", testing::BuildTinyModel(setting.model).Build()).value())),
         config_(ReadModelConfig(*file_).value()),
@@ -74,7 +84,9 @@ class Serving {
                                 .max_samples = 32,
                                 .max_model_len = setting.model.max_positions});
     DECANT_CHECK(ops.ok(), "{}", ops.status().ToString());
+    device_ = ops->get();
     ops_ = std::move(ops).value();
+    if (launches == Launches::kWatched) ops_ = std::make_unique<CheckFiniteOps>(std::move(ops_));
     weights_ = LoadDecoderWeights(file_, config_, *ops_, nullptr).value();
     const Status cache = ops_->AllocateCache(kPages, kPageSize);
     DECANT_CHECK(cache.ok(), "{}", cache.ToString());
@@ -82,12 +94,14 @@ class Serving {
     pool_.set_free_observer([this](std::span<const int32_t> pages) {
       for (const int32_t page : pages) ops_->PoisonPage(page);
     });
-    runner_ =
-        CudaRunner::Create(
-            *ops_, *ops_, weights_,
-            {.max_rows = kRows, .max_samples = 32, .vocab = config_.shape.vocab, .graphs = graphs},
-            [this](const StepPlan& plan, TensorView logits) { Observe(plan, logits); })
-            .value();
+    runner_ = CudaRunner::Create(
+                  *ops_, *device_, weights_,
+                  {.max_rows = kRows,
+                   .max_samples = 32,
+                   .vocab = config_.shape.vocab,
+                   .graphs = launches != Launches::kKernels},
+                  [this](const StepPlan& plan, TensorView logits) { Observe(plan, logits); })
+                  .value();
   }
 
   void Submit(RequestId id, int32_t prompt_len, int32_t budget) {
@@ -113,6 +127,7 @@ class Serving {
     if (!in_flight) return;
     const Status status = runner_->Wait({.step = outcomes_.size()}, result_);
     DECANT_CHECK(status.ok(), "{}", status.ToString());
+    now_.finite = now_.finite && result_.failures.empty();
     for (const SampledToken& token : result_.tokens) now_.tokens.push_back(token.token);
     outcomes_.push_back(std::exchange(now_, {}));
     scheduler_.Commit(result_);
@@ -122,7 +137,7 @@ class Serving {
   }
 
   const std::vector<Outcome>& outcomes() const { return outcomes_; }
-  size_t graphs() const { return ops_->graphs(); }
+  size_t graphs() const { return device_->graphs(); }
 
  private:
   void Observe(const StepPlan& plan, const TensorView& logits) {
@@ -138,7 +153,8 @@ class Serving {
 
   std::shared_ptr<const GgufFile> file_;
   ModelConfig config_;
-  std::unique_ptr<CudaOps> ops_;
+  CudaOps* device_ = nullptr;
+  std::unique_ptr<Ops> ops_;
   DecoderWeights weights_;
   PagePool pool_;
   Scheduler scheduler_;
@@ -173,31 +189,40 @@ void ServeEverything(Serving& serving) {
   serving.RunOut();
 }
 
+void ExpectSame(const std::vector<Outcome>& steps, const std::vector<Outcome>& watched,
+                const std::string& what) {
+  ASSERT_EQ(steps.size(), watched.size()) << what;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const std::string where = fmt::format("{}, step {} of {} prompt and {} decode tokens", what, i,
+                                          watched[i].prompt_tokens, watched[i].decode_tokens);
+    ASSERT_TRUE(steps[i].finite && watched[i].finite) << where;
+    ASSERT_EQ(steps[i].prompt_tokens, watched[i].prompt_tokens) << where;
+    ASSERT_EQ(steps[i].tokens, watched[i].tokens) << where;
+    ASSERT_EQ(steps[i].logits, watched[i].logits) << where;
+  }
+}
+
 class CudaGraphsTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(CudaGraphsTest, ChangeNoBitOfAnyStep) {
   if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
-  Serving with(GetParam(), true);
-  ServeEverything(with);
-  Serving without(GetParam(), false);
-  ServeEverything(without);
-  EXPECT_EQ(without.graphs(), 0);
-  EXPECT_GE(with.graphs(), 5) << "kinds of steps that occurred twice";
+  Serving watched(GetParam(), Launches::kWatched);
+  ServeEverything(watched);
+  Serving kernels(GetParam(), Launches::kKernels);
+  ServeEverything(kernels);
+  Serving graphs(GetParam(), Launches::kGraphs);
+  ServeEverything(graphs);
+  EXPECT_EQ(watched.graphs(), 0);
+  EXPECT_EQ(kernels.graphs(), 0);
+  EXPECT_GE(graphs.graphs(), 5) << "kinds of steps that occurred twice";
+  ASSERT_NO_FATAL_FAILURE(ExpectSame(kernels.outcomes(), watched.outcomes(), "kernels"));
+  ASSERT_NO_FATAL_FAILURE(ExpectSame(graphs.outcomes(), watched.outcomes(), "graphs"));
 
-  ASSERT_EQ(with.outcomes().size(), without.outcomes().size());
   int64_t pure_decode = 0;
   int64_t loaded = 0;
   int64_t prompts_only = 0;
-  for (size_t step = 0; step < with.outcomes().size(); ++step) {
-    const Outcome& graph = with.outcomes()[step];
-    const Outcome& plain = without.outcomes()[step];
-    ++(graph.prompt_tokens == 0 ? pure_decode : graph.decode_tokens > 0 ? loaded : prompts_only);
-    ASSERT_TRUE(graph.finite && plain.finite) << "step " << step;
-    ASSERT_EQ(graph.prompt_tokens, plain.prompt_tokens) << "step " << step;
-    ASSERT_EQ(graph.tokens, plain.tokens) << "step " << step;
-    ASSERT_EQ(graph.logits, plain.logits)
-        << "step " << step << ", " << graph.prompt_tokens << " prompt and " << graph.decode_tokens
-        << " decode tokens";
+  for (const Outcome& step : watched.outcomes()) {
+    ++(step.prompt_tokens == 0 ? pure_decode : step.decode_tokens > 0 ? loaded : prompts_only);
   }
   EXPECT_GT(pure_decode, 100);
   EXPECT_GT(loaded, 50);
@@ -207,18 +232,22 @@ TEST_P(CudaGraphsTest, ChangeNoBitOfAnyStep) {
 constexpr int32_t kPositions = 4096;
 
 std::vector<Setting> Settings() {
-  const testing::TinyModel llama{.head_dim = 64, .max_positions = kPositions};
+  const testing::TinyModel llama{.layers = 6, .head_dim = 64, .max_positions = kPositions};
   const testing::TinyModel qwen{.family = "qwen2",
+                                .layers = 6,
                                 .heads = 7,
                                 .kv_heads = 1,
                                 .head_dim = 128,
                                 .max_positions = kPositions,
                                 .tied_head = false,
                                 .seed = 2};
+  const testing::TinyModel normed_heads{
+      .family = "qwen3", .head_dim = 128, .max_positions = kPositions, .seed = 3};
   return {{.model = llama},
           {.model = llama, .linear = LinearLayers::kInvariant},
           {.model = qwen, .type = CudaType::kBf16},
-          {.model = qwen, .type = CudaType::kBf16, .linear = LinearLayers::kInvariant}};
+          {.model = qwen, .type = CudaType::kBf16, .linear = LinearLayers::kInvariant},
+          {.model = normed_heads, .linear = LinearLayers::kInvariant}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaGraphsTest, ::testing::ValuesIn(Settings()),
