@@ -27,6 +27,7 @@ constexpr int32_t kRows = 24;
 constexpr int32_t kChunkTokens = 2048;
 constexpr int32_t kPages = 1600;
 constexpr int32_t kPageSize = 16;
+constexpr int32_t kPositions = 4096;
 
 /// How a step's operations are launched.
 enum class Launches {
@@ -62,18 +63,14 @@ uint64_t Hash(const TensorView& logits) {
   return hash;
 }
 
-/// A scheduler and a runner of one model, step by step, with one step in flight as in an engine.
-class Serving {
+/// A model on the device: once for all ways of launching, since cuBLASLt's algorithms are chosen by
+/// measurement when it is loaded.
+class LoadedModel {
  public:
-  Serving(const Setting& setting, Launches launches)
+  explicit LoadedModel(const Setting& setting)
       : file_(std::make_shared<const GgufFile>(
             GgufFile::FromBytes("tiny", testing::BuildTinyModel(setting.model).Build()).value())),
-        config_(ReadModelConfig(*file_).value()),
-        pool_(kPages, kPageSize),
-        scheduler_({.max_batch = kRows,
-                    .chunk_tokens = kChunkTokens,
-                    .limits = {.max_model_len = setting.model.max_positions}},
-                   pool_) {
+        config_(ReadModelConfig(*file_).value()) {
     auto ops = CudaOps::Create({.shape = config_.shape,
                                 .type = setting.type,
                                 .decode_kernel = DecodeKernel::kSplit,
@@ -85,20 +82,45 @@ class Serving {
                                 .max_model_len = setting.model.max_positions});
     DECANT_CHECK(ops.ok(), "{}", ops.status().ToString());
     device_ = ops->get();
-    ops_ = std::move(ops).value();
-    if (launches == Launches::kWatched) ops_ = std::make_unique<CheckFiniteOps>(std::move(ops_));
-    weights_ = LoadDecoderWeights(file_, config_, *ops_, nullptr).value();
-    const Status cache = ops_->AllocateCache(kPages, kPageSize);
+    watched_ = std::make_unique<CheckFiniteOps>(std::move(ops).value());
+    weights_ = LoadDecoderWeights(file_, config_, *watched_, nullptr).value();
+  }
+
+  const DecoderShape& shape() const { return config_.shape; }
+  CudaOps& device() { return *device_; }
+  Ops& watched() { return *watched_; }
+  const DecoderWeights& weights() const { return weights_; }
+
+ private:
+  std::shared_ptr<const GgufFile> file_;
+  ModelConfig config_;
+  CudaOps* device_ = nullptr;
+  std::unique_ptr<Ops> watched_;  ///< Around device_.
+  DecoderWeights weights_;
+};
+
+/// A scheduler and a runner of one model, step by step, with one step in flight as in an engine.
+class Serving {
+ public:
+  Serving(LoadedModel& model, Launches launches)
+      : device_(model.device()),
+        pool_(kPages, kPageSize),
+        scheduler_({.max_batch = kRows,
+                    .chunk_tokens = kChunkTokens,
+                    .limits = {.max_model_len = kPositions}},
+                   pool_) {
+    const Status cache = device_.AllocateCache(kPages, kPageSize);
     DECANT_CHECK(cache.ok(), "{}", cache.ToString());
-    for (int32_t page = 0; page < kPages; ++page) ops_->PoisonPage(page);
+    for (int32_t page = 0; page < kPages; ++page) device_.PoisonPage(page);
     pool_.set_free_observer([this](std::span<const int32_t> pages) {
-      for (const int32_t page : pages) ops_->PoisonPage(page);
+      for (const int32_t page : pages) device_.PoisonPage(page);
     });
+    Ops& ops = launches == Launches::kWatched ? model.watched() : device_;
     runner_ = CudaRunner::Create(
-                  *ops_, *device_, weights_,
+                  ops, device_, model.weights(),
                   {.max_rows = kRows,
                    .max_samples = 32,
-                   .vocab = config_.shape.vocab,
+                   .vocab = model.shape().vocab,
                    .graphs = launches != Launches::kKernels},
                   [this](const StepPlan& plan, TensorView logits) { Observe(plan, logits); })
                   .value();
@@ -136,8 +158,7 @@ class Serving {
     while (!scheduler_.idle()) Turn();
   }
 
-  const std::vector<Outcome>& outcomes() const { return outcomes_; }
-  size_t graphs() const { return device_->graphs(); }
+  std::vector<Outcome> TakeOutcomes() { return std::exchange(outcomes_, {}); }
 
  private:
   void Observe(const StepPlan& plan, const TensorView& logits) {
@@ -151,11 +172,7 @@ class Serving {
     }
   }
 
-  std::shared_ptr<const GgufFile> file_;
-  ModelConfig config_;
-  CudaOps* device_ = nullptr;
-  std::unique_ptr<Ops> ops_;
-  DecoderWeights weights_;
+  CudaOps& device_;
   PagePool pool_;
   Scheduler scheduler_;
   std::unique_ptr<CudaRunner> runner_;
@@ -166,7 +183,8 @@ class Serving {
 
 /// Steps of every mix: a chunk of one token, one of 2,048, rows only, then hundreds in which
 /// requests of all lengths come, end and are cancelled.
-void ServeEverything(Serving& serving) {
+std::vector<Outcome> ServeEverything(LoadedModel& model, Launches launches) {
+  Serving serving(model, launches);
   RequestId id = 0;
   for (int repeat = 0; repeat < 3; ++repeat) {
     serving.Submit(++id, 1, 3);
@@ -187,6 +205,7 @@ void ServeEverything(Serving& serving) {
     serving.Turn();
   }
   serving.RunOut();
+  return serving.TakeOutcomes();
 }
 
 void ExpectSame(const std::vector<Outcome>& steps, const std::vector<Outcome>& watched,
@@ -206,30 +225,26 @@ class CudaGraphsTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(CudaGraphsTest, ChangeNoBitOfAnyStep) {
   if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
-  Serving watched(GetParam(), Launches::kWatched);
-  ServeEverything(watched);
-  Serving kernels(GetParam(), Launches::kKernels);
-  ServeEverything(kernels);
-  Serving graphs(GetParam(), Launches::kGraphs);
-  ServeEverything(graphs);
-  EXPECT_EQ(watched.graphs(), 0);
-  EXPECT_EQ(kernels.graphs(), 0);
-  EXPECT_GE(graphs.graphs(), 5) << "kinds of steps that occurred twice";
-  ASSERT_NO_FATAL_FAILURE(ExpectSame(kernels.outcomes(), watched.outcomes(), "kernels"));
-  ASSERT_NO_FATAL_FAILURE(ExpectSame(graphs.outcomes(), watched.outcomes(), "graphs"));
+  LoadedModel model(GetParam());
+  const std::vector<Outcome> watched = ServeEverything(model, Launches::kWatched);
+  EXPECT_EQ(model.device().graphs(), 0);
+  const std::vector<Outcome> kernels = ServeEverything(model, Launches::kKernels);
+  EXPECT_EQ(model.device().graphs(), 0);
+  const std::vector<Outcome> graphs = ServeEverything(model, Launches::kGraphs);
+  EXPECT_GE(model.device().graphs(), 5) << "kinds of steps that occurred twice";
+  ASSERT_NO_FATAL_FAILURE(ExpectSame(kernels, watched, "kernels"));
+  ASSERT_NO_FATAL_FAILURE(ExpectSame(graphs, watched, "graphs"));
 
   int64_t pure_decode = 0;
   int64_t loaded = 0;
   int64_t prompts_only = 0;
-  for (const Outcome& step : watched.outcomes()) {
+  for (const Outcome& step : watched) {
     ++(step.prompt_tokens == 0 ? pure_decode : step.decode_tokens > 0 ? loaded : prompts_only);
   }
   EXPECT_GT(pure_decode, 100);
   EXPECT_GT(loaded, 50);
   EXPECT_GT(prompts_only, 3);
 }
-
-constexpr int32_t kPositions = 4096;
 
 std::vector<Setting> Settings() {
   const testing::TinyModel llama{.layers = 6, .head_dim = 64, .max_positions = kPositions};

@@ -31,7 +31,7 @@ class Merge {
   /// Fetches the description of this warp's first run.
   __device__ void Prefetch() {
     if (first_ < end_ && lane_ < 2) {
-      Description()[lane_] = __ldg(
+      Description()[lane_] = __ldcg(
           reinterpret_cast<const int4*>(args_.merges + first_ / kColumns / kFragments) + lane_);
     }
     __syncwarp();
@@ -43,7 +43,7 @@ class Merge {
       const int number = next / kColumns / kFragments;
       const PromptMerge merge = number == first_ / kColumns / kFragments
                                     ? *reinterpret_cast<const PromptMerge*>(Description())
-                                    : args_.merges[number];
+                                    : Load(number);
       const int fragment = next / kColumns % kFragments;
       const int column = next % kColumns;
       int columns = min(kColumns - column, end_ - next);
@@ -62,6 +62,14 @@ class Merge {
   static constexpr int kPieces = Places<kHeadDim>::kMergePieces;
   static_assert(kPieces / kMostPromptRanges > 1);
 
+  __device__ PromptMerge Load(int number) const {
+    const auto* from = reinterpret_cast<const int4*>(args_.merges + number);
+    PromptMerge merge;
+    auto* to = reinterpret_cast<int4*>(&merge);
+    to[0] = __ldcg(from);
+    to[1] = __ldcg(from + 1);
+    return merge;
+  }
   __device__ int4* Description() const {
     return reinterpret_cast<int4*>(shared_ + Places<kHeadDim>::kMergesAt) + warp_ * 2;
   }

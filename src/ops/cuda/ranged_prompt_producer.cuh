@@ -64,7 +64,7 @@ class Producer {
     const auto* from = reinterpret_cast<const int4*>(args_.items + number);
     auto* to = reinterpret_cast<int4*>(&item);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) to[i] = __ldg(from + i);
+    for (int i = 0; i < 3; ++i) to[i] = __ldcg(from + i);
     return item;
   }
 
@@ -88,7 +88,7 @@ class Producer {
     const int32_t position = key + first_key_;
     slot = args_.by_page.Remainder(position / 16) * 16;
     if (first_key_ >= kKeys || position >= min(item.context, item.key_end)) return 0;
-    return __ldg(args_.block_tables + item.table + args_.by_page.Quotient(position / 16));
+    return __ldcg(args_.block_tables + item.table + args_.by_page.Quotient(position / 16));
   }
 
   /// Copies an item's keys and values, and takes the next item when the last of them are asked for:
