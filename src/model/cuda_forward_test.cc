@@ -169,13 +169,12 @@ constexpr int32_t kPaddedPageSize = 16;
 /// Row r has page 10 - r. Returns the contexts then.
 std::array<int32_t, 3> ComputePaddedSteps(Ops& ops, const DecoderWeights& weights) {
   const std::array<int32_t, 3> prompts = {5, 7, 9};
+  const std::array<int32_t, 3> pages = {10, 9, 8};
   std::array<int32_t, 3> contexts = {0, 0, 0};
   for (const bool decodes : {false, true}) {
     std::vector<int32_t> ids;
     std::vector<int32_t> positions;
     std::vector<int32_t> token_rows;
-    std::vector<std::vector<int32_t>> tables;
-    for (int32_t r = 0; r < 3; ++r) tables.push_back({10 - r});
     std::vector<BatchRow> rows;
     for (int32_t r = 0; r < 3; ++r) {
       const int32_t count = decodes ? 1 : prompts[r];
@@ -183,7 +182,7 @@ std::array<int32_t, 3> ComputePaddedSteps(Ops& ops, const DecoderWeights& weight
                       .query_start = static_cast<int32_t>(ids.size()),
                       .query_len = count,
                       .context_len = contexts[r] + count,
-                      .pages = tables[r]});
+                      .pages = std::span(pages).subspan(r, 1)});
       for (int32_t i = 0; i < count; ++i) {
         ids.push_back(7 * r + i + 1);
         positions.push_back(contexts[r]++);
