@@ -41,7 +41,7 @@ struct BenchLinearFlags {
 
 std::string_view LinearName(LinearLayers linear, const Device& device) {
   if (device.kind == DeviceKind::kCpu) return "onednn";
-  return linear == LinearLayers::kCublas ? "cublas" : "invariant";
+  return linear == LinearLayers::kLibrary ? "cublas" : "invariant";
 }
 
 Expected<LinearBenchOptions> ToOptions(const BenchLinearFlags& flags, const Device& device) {
@@ -58,7 +58,7 @@ Expected<LinearBenchOptions> ToOptions(const BenchLinearFlags& flags, const Devi
     options.linears.push_back(linear);
   }
   if (!options.linears.empty()) return options;
-  options.linears = {LinearLayers::kCublas};
+  options.linears = {LinearLayers::kLibrary};
   if (device.kind == DeviceKind::kCuda) options.linears.push_back(LinearLayers::kInvariant);
   return options;
 }
@@ -102,7 +102,7 @@ std::string ToText(const LinearBenchReport& report, const Device& device) {
   for (const LinearResult& result : report.results) {
     const std::tuple key(result.product.name, result.tokens, result.overlap);
     std::string ratio;
-    if (result.linear == LinearLayers::kCublas) {
+    if (result.linear == LinearLayers::kLibrary) {
       yardstick[key] = result.median;
     } else if (yardstick.contains(key)) {
       ratio = fmt::format("{:.2f}", result.median / yardstick[key]);

@@ -33,6 +33,8 @@ Status AnswerLast(ServedModel& served, const ChatPrompter& prompter, const Sampl
   DECANT_ASSIGN_OR_RETURN(GenerateRequest request, ToRequest(flags, served.files().generation));
   request.prompt = std::move(prompt.tokens);
   DECANT_ASSIGN_OR_RETURN(const Answer answer, StreamAnswer(served.engine(), std::move(request)));
+  // Before the answer's end is told: who sees it may press Ctrl-C again, which is another one.
+  if (InterruptRequested()) ForgetInterrupt();
   std::fprintf(stderr, "%s\n", DescribeAnswer(answer).c_str());
   DECANT_RETURN_IF_ERROR(answer.status);
   conversation.Add("assistant", answer.text);
@@ -54,7 +56,6 @@ Status RunChat(ServedModel& served, const ChatPrompter& prompter, const Sampling
       conversation.Add("user", *message);
     }
     DECANT_RETURN_IF_ERROR(AnswerLast(served, prompter, flags, conversation));
-    if (InterruptRequested()) ForgetInterrupt();
   }
 }
 

@@ -40,6 +40,14 @@ def run(*arguments: str | pathlib.Path, text: str = "") -> subprocess.CompletedP
                           check=False, timeout=TIMEOUT)
 
 
+def wait_for(condition) -> None:
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it never came")
+        time.sleep(0.05)
+
+
 class WithoutAModel(unittest.TestCase):
 
     def refused(self, code: int, *arguments: str | pathlib.Path) -> str:
@@ -400,7 +408,7 @@ class WithoutAModel(unittest.TestCase):
             record = pathlib.Path(folder) / "faults.jsonl"
             with subprocess.Popen([program, "simulate", "faults", "--histories", "100000000", "--out", record],
                                   stdout=subprocess.PIPE, text=True) as process:
-                time.sleep(1)
+                wait_for(record.exists)  # made once the hunt begins
                 process.send_signal(signal.SIGINT)
                 said, _ = process.communicate(timeout=TIMEOUT)
             self.assertEqual(process.returncode, 130)
@@ -501,7 +509,8 @@ class WithAModel(unittest.TestCase):
 
     def test_an_interrupt_ends_generate_in_order(self):
         process = subprocess.Popen(
-            [program, "generate", "--model", MODEL, "--prompt", "1 2 3", "--max-tokens", "8000"],
+            [program, "generate", "--model", MODEL, "--prompt", "1 2 3", "--max-tokens", "8000",
+             "--ignore-eos"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.read(1)
         process.send_signal(signal.SIGINT)

@@ -109,7 +109,8 @@ std::string DescribeMemory(const TensorSource& source, const ModelConfig& config
   table.AddRow({"weights in bf16", Size(2 * parameters)});
   table.AddRow({"weights in fp32, where the processor lacks bf16", Size(4 * parameters)});
   if (quantised_bytes > 0) {
-    table.AddRow({"quantised weights beside them (--weights keep), about", Size(quantised_bytes)});
+    table.AddRow(
+        {"quantised weights beside them, or alone (--linear int8), about", Size(quantised_bytes)});
   }
   table.AddRow(
       {"K and V of one token", fmt::format("{:.1f} KiB", static_cast<double>(per_token) / 1024)});

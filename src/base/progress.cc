@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clock.h"
 
 namespace decant {
 namespace {
@@ -43,7 +42,8 @@ Progress::Progress(std::string label, int64_t total, std::string unit, Options o
       unit_(std::move(unit)),
       out_(options.out),
       live_(options.live.value_or(isatty(fileno(options.out)) != 0)),
-      start_(SteadySeconds()),
+      clock_(options.clock),
+      start_(clock_()),
       last_draw_(start_) {
   DECANT_CHECK(total > 0, "progress of '{}' needs a total, not {}", label_, total);
 }
@@ -53,7 +53,7 @@ Progress::~Progress() { Finish(); }
 void Progress::Advance(int64_t amount) {
   const std::lock_guard lock(mutex_);
   done_ += amount;
-  const double now = SteadySeconds();
+  const double now = clock_();
   if (now - last_draw_ >= (live_ ? kLiveInterval : kPlainInterval)) Draw(now);
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
+
 namespace decant {
 
 /// Shows how far a long piece of work is: on a terminal one live line, redrawn at most ten times a
@@ -15,7 +17,8 @@ class Progress {
  public:
   struct Options {
     std::FILE* out = stderr;
-    std::optional<bool> live;  ///< Whether `out` is a terminal; empty: find out.
+    std::optional<bool> live;           ///< Whether `out` is a terminal; empty: find out.
+    double (*clock)() = SteadySeconds;  ///< Seconds; tests have their own.
   };
 
   /// `total` > 0 counts in `unit`, a plural ("requests", "bytes"); bytes are shown in MiB.
@@ -43,6 +46,7 @@ class Progress {
   const std::string unit_;
   std::FILE* const out_;
   const bool live_;
+  double (*const clock_)();
   const double start_;
   std::mutex mutex_;
   int64_t done_ = 0;

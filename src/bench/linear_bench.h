@@ -28,7 +28,7 @@ std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers)
 
 /// What one product takes.
 struct LinearResult {
-  LinearLayers linear = LinearLayers::kCublas;
+  LinearLayers linear = LinearLayers::kLibrary;
   TimedOverlap overlap{};
   LinearProduct product{};
   DType dtype = DType::kF16;  ///< Of weights and inputs.

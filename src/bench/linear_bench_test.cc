@@ -36,7 +36,7 @@ TEST(LinearBenchTest, TimesEveryProductThatTakesSoManyTokens) {
   LinearBenchOptions options{
       .products = {{.name = "down", .rows = 96, .cols = 160, .weights = 2},
                    {.name = "head", .rows = 200, .cols = 96, .most_tokens = 4}},
-      .linears = {LinearLayers::kCublas},
+      .linears = {LinearLayers::kLibrary},
       .tokens = {1, 7},
       .repeats = 3};
   int told = 0;

@@ -48,6 +48,7 @@ Expected<std::unique_ptr<Ops>> MakeCpuOps(const BackendOptions& options) {
   std::unique_ptr<Ops> ops =
       std::make_unique<CpuOps>(CpuOpsOptions{.shape = options.shape,
                                              .decode_kernel = options.decode_kernel,
+                                             .linear = options.linear,
                                              .weight_copies = options.weight_copies,
                                              .threads = options.threads,
                                              .max_tokens = options.max_tokens,

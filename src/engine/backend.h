@@ -22,7 +22,7 @@ struct BackendOptions {
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
   PromptKernel prompt_kernel = PromptKernel::kOwn;
-  LinearLayers linear = LinearLayers::kCublas;
+  LinearLayers linear = LinearLayers::kLibrary;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.

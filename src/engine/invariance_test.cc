@@ -24,6 +24,7 @@ struct Setting {
   int32_t others;  ///< requests beside the one that is watched
   DecodeKernel kernel = DecodeKernel::kSplit;
   std::optional<double> max_step_ms{};  ///< Chunks are chosen, chunk_tokens at most.
+  LinearLayers linear = LinearLayers::kLibrary;
 };
 
 std::vector<Token> Prompt(uint64_t key, int32_t length, int32_t vocab) {
@@ -52,6 +53,7 @@ Watched Serve(const std::string& path, const Setting& setting, int32_t length, i
   options.max_step_ms = setting.max_step_ms;
   options.page_size = setting.page_size;
   options.decode_kernel = setting.kernel;
+  options.linear = setting.linear;
   options.pool_gib = 0.5;
   options.poison_freed_pages = true;
   options.logits_observer = [&](const StepPlan& plan, TensorView logits) {
@@ -135,12 +137,18 @@ TEST(InvarianceTest, SmolLm2GivesTheSameBitsInEverySetting) {
     GTEST_SKIP() << path << " is missing; scripts/fetch-model smollm2-135m gets it";
   }
   constexpr int32_t kLength = 300;
-  const Watched alone = Serve(path, {"alone", 1, 512, 64, 0}, kLength, 8);
-  ASSERT_EQ(alone.tokens.size(), 8U);
-  for (const Setting& setting : {Setting{"two threads, chunks of 7", 2, 7, 16, 0},
-                                 Setting{"chunks of 64, pages of 256", 2, 64, 256, 0},
-                                 Setting{"in a batch of 32", 2, 512, 64, 31}}) {
-    ExpectEqual(Serve(path, setting, kLength, 8), alone, setting.name);
+  for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInt8}) {
+    Setting one{"alone", 1, 512, 64, 0};
+    one.linear = linear;
+    const Watched alone = Serve(path, one, kLength, 8);
+    ASSERT_EQ(alone.tokens.size(), 8U);
+    for (Setting setting : {Setting{"two threads, chunks of 7", 2, 7, 16, 0},
+                            Setting{"chunks of 64, pages of 256", 2, 64, 256, 0},
+                            Setting{"in a batch of 32", 2, 512, 64, 31}}) {
+      setting.linear = linear;
+      ExpectEqual(Serve(path, setting, kLength, 8), alone,
+                  fmt::format("{}{}", setting.name, linear == LinearLayers::kInt8 ? ", int8" : ""));
+    }
   }
 }
 

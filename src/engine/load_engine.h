@@ -32,7 +32,7 @@ struct EngineOptions {
   ComputeType compute_type = ComputeType::kAuto;
   int32_t threads = 0;  ///< Of the host; 0: one for each processor.
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
-  LinearLayers linear = LinearLayers::kCublas;
+  LinearLayers linear = LinearLayers::kLibrary;
   WeightCopies weight_copies = WeightCopies::kKeep;
   bool graphs = true;  ///< On CUDA: whether steps may be launched as graphs.
   /// Look for activations that are no finite numbers after every operation (CheckFiniteOps).

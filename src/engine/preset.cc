@@ -9,9 +9,9 @@
 namespace decant {
 namespace {
 
-constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kCublas};
-constexpr Preset kFused{"fused", 64, DecodeKernel::kRows, LinearLayers::kCublas};
-constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash, LinearLayers::kCublas};
+constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kLibrary};
+constexpr Preset kFused{"fused", 64, DecodeKernel::kRows, LinearLayers::kLibrary};
+constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash, LinearLayers::kLibrary};
 constexpr Preset kPresets[] = {kDecant, kFused, kFlash};
 
 Status FlashUsable() {
@@ -56,14 +56,25 @@ Expected<WeightCopies> FindWeightCopies(std::string_view name) {
 }
 
 Expected<LinearLayers> FindLinearLayers(std::string_view name, const Device& device) {
-  if (name != "cublas" && name != "invariant") {
-    return InvalidArgument("--linear is '{}'; allowed: cublas, invariant (CUDA only)", name);
+  struct Kind {
+    std::string_view name;
+    LinearLayers layers;
+    DeviceKind device;
+  };
+  static constexpr Kind kKinds[] = {{"cublas", LinearLayers::kLibrary, DeviceKind::kCuda},
+                                    {"invariant", LinearLayers::kInvariant, DeviceKind::kCuda},
+                                    {"onednn", LinearLayers::kLibrary, DeviceKind::kCpu},
+                                    {"int8", LinearLayers::kInt8, DeviceKind::kCpu}};
+  for (const Kind& kind : kKinds) {
+    if (kind.name != name) continue;
+    if (kind.device == device.kind) return kind.layers;
+    const bool on_cpu = kind.device == DeviceKind::kCpu;
+    return Error(StatusCode::kUnimplemented, "--linear {} is for --device {}; {} has {}", name,
+                 on_cpu ? "cpu" : "cuda", on_cpu ? "a GPU" : "the CPU",
+                 on_cpu ? "cublas, invariant" : "onednn, int8");
   }
-  if (device.kind == DeviceKind::kCpu) {
-    return Error(StatusCode::kUnimplemented,
-                 "--linear {} is for --device cuda; the CPU has linear layers of one kind", name);
-  }
-  return name == "cublas" ? LinearLayers::kCublas : LinearLayers::kInvariant;
+  return InvalidArgument(
+      "--linear is '{}'; allowed: cublas, invariant (CUDA), onednn, int8 (the CPU)", name);
 }
 
 Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& device) {

@@ -17,7 +17,7 @@ struct Preset {
   std::string_view name;
   int32_t page_size = 0;  ///< slots
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
-  LinearLayers linear = LinearLayers::kCublas;  ///< on CUDA
+  LinearLayers linear = LinearLayers::kLibrary;
 };
 
 /// The preset named `name`: "fused" (pages of 64, `rows`), "flash" (pages of 256, `flash`) or
@@ -32,8 +32,8 @@ Expected<DecodeKernel> FindDecodeKernel(std::string_view name, const Device& dev
 Expected<std::vector<DecodeKernel>> FindDecodeKernels(std::span<const std::string> names,
                                                       const Device& device);
 
-/// The linear layers named "cublas" or "invariant", for --linear. Errors: kInvalidArgument for any
-/// other; kUnimplemented where the device is the CPU, which has one kind.
+/// The linear layers named "cublas" or "invariant" (CUDA), "onednn" or "int8" (the CPU), for
+/// --linear. Errors: kInvalidArgument for any other; kUnimplemented for one that the device lacks.
 Expected<LinearLayers> FindLinearLayers(std::string_view name, const Device& device);
 
 /// The page size of the preset that uses `kernel`.

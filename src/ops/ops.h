@@ -120,11 +120,13 @@ std::span<const DecodeKernel> AllDecodeKernels();
 std::optional<DecodeKernel> ParseDecodeKernel(std::string_view name);
 std::string_view DecodeKernelName(DecodeKernel kernel);
 
-/// Who computes linear layers on CUDA.
+/// Who computes linear layers.
 enum class LinearLayers {
-  kCublas,     ///< cuBLASLt: an output's bits may depend on how many tokens a step has
-  kInvariant,  ///< kernels of ours: an output's bits depend on its own input row and the weight
-               ///< only
+  kLibrary,    ///< cuBLASLt, where an output's bits may depend on how many tokens a step has; on
+               ///< the CPU oneDNN, where they do not
+  kInvariant,  ///< CUDA: kernels of ours: an output's bits depend on its own input row and the
+               ///< weight only
+  kInt8,       ///< CPU: kernels of ours: quantised weights times activations rounded to 8 bits
 };
 
 /// How many copies of a weight are held.

@@ -17,7 +17,7 @@ struct OpsSpec {
   int32_t max_samples = 0;  ///< Tokens whose logits are wanted at a time, at most.
   /// The decode kernel that pages are laid out for; UseDecodeKernel takes others too.
   DecodeKernel decode_kernel = DecodeKernel::kRows;
-  LinearLayers linear = LinearLayers::kCublas;  ///< On CUDA.
+  LinearLayers linear = LinearLayers::kLibrary;
   PromptKernel prompt_kernel = PromptKernel::kOwn;
 };
 

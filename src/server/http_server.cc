@@ -1,6 +1,7 @@
 #include "server/http_server.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -74,7 +75,10 @@ class IoThread {
   explicit IoThread(const SessionContext& context)
       : interval_(SweepInterval(context.options.limits)) {
     Sweep();
-    thread_ = std::thread([this] { host.io.run(); });
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "decant-http");  // for top, and for tests that look at it
+      host.io.run();
+    });
   }
 
   /// Closes all sessions and waits until the thread has nothing left to do.

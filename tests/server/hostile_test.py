@@ -27,7 +27,7 @@ sys.path.insert(0, str(serving.REPOSITORY / "scripts"))
 import run_header  # noqa: E402
 
 AT_ONCE = 32
-PATIENCE = 0.3  # seconds without a byte before the connection is left: a request may have lost its end
+PATIENCE = 0.3  # seconds without a byte before the connection is left, where the request may have lost its end
 SCHEMATHESIS = serving.in_environment("openai", "schemathesis")
 # No answer is a 5xx, and each is what the document says.
 CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
@@ -84,13 +84,13 @@ class Attack:
         self.wrong: list[str] = []
         self.shown_at = time.monotonic()
 
-    async def send(self, request: bytes) -> bytes:
-        """What comes back: all of it, or what came before nothing more did for a while."""
+    async def send(self, request: bytes, patience: float) -> bytes:
+        """What comes back: all of it, or what came before nothing more did for so many seconds."""
         reader, writer = await asyncio.open_connection(self.server.host, self.server.port)
         answer = b""
         try:
             writer.write(request)
-            while part := await asyncio.wait_for(reader.read(1 << 20), PATIENCE):
+            while part := await asyncio.wait_for(reader.read(1 << 20), patience):
                 answer += part
         except (asyncio.TimeoutError, ConnectionError):
             pass
@@ -119,7 +119,8 @@ class Attack:
         async def one(number):
             nonlocal done
             async with at_once:
-                answer = await self.send(make(random.Random(f"{SEED} {kind} {number}")))
+                request = make(random.Random(f"{SEED} {kind} {number}"))
+                answer = await self.send(request, serving.TIMEOUT if whole else PATIENCE)
             self.judge(f"{kind} {number}", answer, whole)
             done += 1
             if time.monotonic() - self.shown_at > 10:
@@ -184,7 +185,7 @@ class Hostile(unittest.TestCase):
             done = subprocess.run(
                 [SCHEMATHESIS, "run", document, "--url", self.server.url, "--seed", str(SEED), "--phases", "examples,fuzzing",
                  "--max-examples", str(max(10, options.requests // 100)), "--checks", CHECKS, "--no-color",
-                 "--generation-database", "none", "--request-timeout", "10"],
+                 "--generation-database", "none", "--request-timeout", str(serving.TIMEOUT)],
                 capture_output=True, text=True, check=False, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout[-5000:] + done.stderr[-2000:])
         self.assertEqual(victim.differing, [])

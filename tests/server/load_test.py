@@ -14,7 +14,7 @@ import sys
 import unittest
 
 import serving
-from health_probe import HealthProbe
+from health_probe import HealthProbe, p99
 
 program = "decant"
 PAGES = 128  # of 64 tokens, 1 KiB each: as many as one request of the greatest length needs
@@ -169,10 +169,13 @@ class Load(unittest.TestCase):
         self.check_that_all_pages_are_free()
         self.settle(files)
         grown = self.server.resident_bytes() - memory
-        print(f"{counts}: /health p99 {1e3 * probe.p99():.1f} ms of {len(probe.seconds)}, "
+        print(f"{counts}: /health p99 {1e3 * p99(probe.seconds):.1f} ms of {len(probe.seconds)}, "
+              f"by the clock {1e3 * p99(probe.by_the_clock):.1f} ms, "
               f"memory {memory / 1e6:.1f} MB and {grown / 1e6:+.1f} MB", file=sys.stderr)
         self.assertEqual(probe.wrong, [])
-        self.assertLess(probe.p99(), HEALTH_P99)
+        self.assertLess(p99(probe.seconds), HEALTH_P99)
+        if counts is FULL:  # for which one has the machine to oneself
+            self.assertLess(p99(probe.by_the_clock), HEALTH_P99)
         self.assertLess(grown, MORE_MEMORY)
         self.assertEqual(self.server.stop(), 0)
 

@@ -165,14 +165,25 @@ class Server:
 
     @contextlib.contextmanager
     def load(self, requests: list[tuple[int, int]]):
-        """Requests of so many words, and tokens to generate, that run meanwhile."""
-        threads = [threading.Thread(target=self._complete, args=("word " * words, tokens))
-                   for words, tokens in requests]
+        """As many clients, whose requests of so many words and tokens to generate run meanwhile: however late the browser
+        looks, they ask again. Yields a list that grows by an entry an answer."""
+        ended = threading.Event()
+        answered = []
+
+        def ask(words: int, tokens: int):
+            while not ended.is_set():
+                self._complete("word " * words, tokens)
+                answered.append(tokens)
+
+        threads = [threading.Thread(target=ask, args=request) for request in requests]
         for thread in threads:
             thread.start()
-        yield
-        for thread in threads:
-            thread.join()
+        try:
+            yield answered
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
 
 
 @unittest.skipUnless(CHROMIUM, "there is no Chromium")
@@ -194,12 +205,12 @@ class LivePage(unittest.TestCase):
     def test_shows_what_the_engine_does(self):
         browser = self.browser
         self.assertEqual(browser.run("byId('model').textContent"), "smollm2")
-        with self.server.load([(400, 60), (250, 90), (100, 120), (30, 150), (20, 40), (60, 40)]):
+        with self.server.load([(400, 60), (250, 90), (100, 120), (30, 150), (20, 40), (60, 40)]) as answered:
             browser.wait_for("document.querySelectorAll('.row .prompt').length === 4")
             browser.wait_for("byId('rows-note').textContent === '2 more wait'")
             browser.wait_for("parseFloat(tiles.generated.value.textContent) > 0")
             browser.wait_for("document.querySelectorAll('#chart .decode').length > 20")
-            self.assertGreater(browser.run("document.querySelectorAll('#chart .loaded').length"), 0)
+            browser.wait_for("document.querySelectorAll('#chart .loaded').length > 0")
             figures = browser.run("[...byId('kinds').querySelectorAll('td')].map(cell => cell.textContent)")
             self.assertEqual([figures[0], figures[7]], ["pure decode", "loaded"])
             for figure in figures[1:7] + figures[8:]:
@@ -209,7 +220,8 @@ class LivePage(unittest.TestCase):
             self.assertTrue(0 < pages <= self.server.status()["pages"]["total"])
             self.take_screenshot()
         browser.wait_for("byId('rows-note').textContent === 'Nothing runs.'")
-        self.assertEqual(self.server.status()["requests"]["finished"]["budget"], 6 + (screenshot is not None))
+        self.assertGreaterEqual(len(answered), 6)
+        self.assertEqual(self.server.status()["requests"]["finished"]["budget"], len(answered) + (screenshot is not None))
         self.assertEqual(browser.complaints, [])
         self.assertEqual([url for url in browser.addresses
                           if not url.startswith((self.server.url + "/", "about:", "data:"))], [])

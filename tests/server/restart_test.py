@@ -14,7 +14,6 @@ import json
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -37,19 +36,10 @@ MAX_TOKENS = 64
 ANSWERS = 12  # that clients get from each server before its end
 SPREAD = 0.1  # seconds over which the moments of the ends are spread
 PAUSE = 0.01  # seconds before a client that was refused asks again
-PORTS = range(12000, 30000)  # below those that systems hand out: a client's own port must never be the server's
 LONG = {"model": "tiny", "prompt": "long", "max_tokens": 8000, "temperature": 0, "ignore_eos": True}
 
 program = "decant"
 options = argparse.Namespace(kills=10, out=None)
-
-
-def free_port() -> int:
-    while True:
-        port = random.SystemRandom().choice(PORTS)  # two runs of this test must not want the same
-        with socket.socket() as found:
-            if found.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 class Flight:
@@ -179,7 +169,7 @@ class Restart(unittest.TestCase):
     def setUp(self):
         serving.allow_many_sockets()
         self.rng = random.Random(f"{SEED} {self.id()}")
-        self.port = free_port()
+        self.port = serving.free_port()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
@@ -298,7 +288,8 @@ class Restart(unittest.TestCase):
             for path in self.folder.glob("*.csv"):
                 with path.open(encoding="utf-8", newline="") as file:
                     widths = {len(row) for row in csv.reader(file, strict=True)}
-                self.assertEqual(len(widths), 1, f"{path.name} has lines of {widths} cells")
+                # None: it was killed between making the file and writing its first line.
+                self.assertLessEqual(len(widths), 1, f"{path.name} has lines of {widths} cells")
         self.record("benchmark_kills", {"count": count, "bytes": self.written()})
 
     def written(self) -> int:

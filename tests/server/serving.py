@@ -21,6 +21,7 @@ MODELS = pathlib.Path(os.environ.get("DECANT_MODELS") or REPOSITORY / "models")
 MODEL = MODELS / "smollm2-135m-instruct-q4_1.gguf"
 CLIENTS = pathlib.Path(os.environ.get("DECANT_CLIENTS") or REPOSITORY / "build" / "clients")
 TIMEOUT = 60  # seconds, for whatever a test waits for
+PORTS = range(12000, 30000)  # below those that systems hand out: a client's own port must never be the server's
 WITH_MODEL = ("--model", MODEL, "--device", "cpu")
 # Random weights of a shape so small that a request takes milliseconds; its tokens are bytes. One thread computes, so
 # that the other processor is the clients'.
@@ -38,6 +39,15 @@ def enter_environment(name: str) -> None:
     python = in_environment(name, "python")
     if python.exists() and pathlib.Path(sys.prefix).resolve() != (CLIENTS / name).resolve():
         os.execv(python, [str(python), "-B", *sys.argv])
+
+
+def free_port() -> int:
+    """For a server that must find it free again when it is started anew."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)  # two tests at the same time must not want the same
+        with socket.socket() as found:
+            if found.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def allow_many_sockets() -> int:
@@ -66,8 +76,8 @@ class Server:
         self.port = int(port_text)
 
     def said(self) -> str:
-        self.log.seek(0)
-        return self.log.read()
+        # Opened anew: a place in the file that the server shared would move its next lines.
+        return pathlib.Path(f"/proc/self/fd/{self.log.fileno()}").read_text()
 
     def stop(self) -> int:
         """Its exit status after SIGTERM."""

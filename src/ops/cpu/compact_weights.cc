@@ -39,15 +39,26 @@ void PackBytes(const Code& code, std::byte* out) {
   }
 }
 
-}  // namespace
-
-size_t CompactBytes(int32_t rows, int64_t cols, int code_bits) {
-  const int64_t block_bytes = kHeaderBytes + kGroupRows * kBlockCols * code_bits / 8;
-  return static_cast<size_t>(rows / kGroupRows * (cols / kBlockCols) * block_bytes);
+/// The codes of a block of 16 rows in fours of columns.
+template <typename Code>
+void PackFours(int code_bits, const Code& code, std::byte* out) {
+  const int columns = code_bits == 4 ? 8 : 4;  // in one vector
+  for (int first = 0; first < kBlockCols; first += columns) {
+    for (int row = 0; row < kGroupRows; ++row) {
+      for (int i = 0; i < 4; ++i) {
+        const int bits = code_bits == 4
+                             ? (code(row, first + i) & 15) | (code(row, first + 4 + i) & 15) << 4
+                             : code(row, first + i) + 128;
+        *out++ = static_cast<std::byte>(bits);
+      }
+    }
+  }
 }
 
-void PackCompact(int32_t rows, int64_t cols, int code_bits, const int8_t* codes,
-                 const uint16_t* scales, const uint16_t* offsets, std::byte* out) {
+/// Packs block by block: header, then what `pack(code, out)` makes of the codes.
+template <typename Pack>
+void PackBlocks(int32_t rows, int64_t cols, int code_bits, const int8_t* codes,
+                const uint16_t* scales, const uint16_t* offsets, std::byte* out, const Pack& pack) {
   DECANT_CHECK(rows % kGroupRows == 0 && cols % kBlockCols == 0, "{} x {}", rows, cols);
   DECANT_CHECK(code_bits == 4 || code_bits == 8, "{} bits", code_bits);
   const int64_t blocks = cols / kBlockCols;
@@ -59,17 +70,38 @@ void PackCompact(int32_t rows, int64_t cols, int code_bits, const int8_t* codes,
           out += sizeof(uint16_t);
         }
       }
-      const auto code = [&](int row, int col) {
-        return codes[(first + row) * cols + block * kBlockCols + col];
-      };
-      if (code_bits == 4) {
-        PackNibbles(code, out);
-      } else {
-        PackBytes(code, out);
-      }
+      pack([&](int row,
+               int64_t col) { return codes[(first + row) * cols + block * kBlockCols + col]; },
+           out);
       out += kGroupRows * kBlockCols * code_bits / 8;
     }
   }
+}
+
+}  // namespace
+
+size_t CompactBytes(int32_t rows, int64_t cols, int code_bits) {
+  const int64_t block_bytes = kHeaderBytes + kGroupRows * kBlockCols * code_bits / 8;
+  return static_cast<size_t>(rows / kGroupRows * (cols / kBlockCols) * block_bytes);
+}
+
+void PackCompact(int32_t rows, int64_t cols, int code_bits, const int8_t* codes,
+                 const uint16_t* scales, const uint16_t* offsets, std::byte* out) {
+  PackBlocks(rows, cols, code_bits, codes, scales, offsets, out,
+             [code_bits](const auto& code, std::byte* block) {
+               if (code_bits == 4) {
+                 PackNibbles(code, block);
+               } else {
+                 PackBytes(code, block);
+               }
+             });
+}
+
+void PackForInt8(int32_t rows, int64_t cols, int code_bits, const int8_t* codes,
+                 const uint16_t* scales, const uint16_t* offsets, std::byte* out) {
+  PackBlocks(
+      rows, cols, code_bits, codes, scales, offsets, out,
+      [code_bits](const auto& code, std::byte* block) { PackFours(code_bits, code, block); });
 }
 
 }  // namespace decant

@@ -56,6 +56,21 @@ struct CompactMultiplyArgs {
   float* out = nullptr;         ///< [tokens, out_rows]
 };
 
+/// Columns that share a scale where activations are rounded to 8 bits.
+inline constexpr int kInt8Block = 32;
+
+/// Activations in 8 bits times a weight matrix that stays quantised (packed by PackForInt8).
+struct Int8MultiplyArgs {
+  const std::byte* packed = nullptr;
+  int32_t out_rows = 0;           ///< of the weight; a multiple of 16
+  int32_t cols = 0;               ///< a multiple of 32
+  const int8_t* codes = nullptr;  ///< [tokens, cols]
+  const float* scales = nullptr;  ///< [tokens, cols / 32]
+  const float* sums = nullptr;    ///< [tokens, cols / 32]: scale times the sum of the codes
+  int32_t tokens = 0;
+  float* out = nullptr;  ///< [tokens, out_rows]
+};
+
 /// The inner loops of the CPU backend for one instruction set. A row's results depend on that row's
 /// input only: how many rows a call has and where the row stands among them changes no bit.
 struct CpuKernels {
@@ -85,6 +100,16 @@ struct CpuKernels {
   int32_t compact_tokens;
   void (*compact_multiply_4)(const CompactMultiplyArgs& args);
   void (*compact_multiply_8)(const CompactMultiplyArgs& args);
+
+  /// Rounds a row of n numbers, a multiple of 32, to codes in -127..127 times a scale for each
+  /// block of 32, as Int8MultiplyArgs has them. A block that is not finite gets a scale of NaN.
+  void (*quantize_bf16)(const Bf16* x, int32_t n, int8_t* codes, float* scales, float* sums);
+  void (*quantize_f32)(const float* x, int32_t n, int8_t* codes, float* scales, float* sums);
+
+  /// Y = X W^T of 8-bit activations and 4-bit or 8-bit weights. Sums of a block are exact, those
+  /// over blocks go in order, in fp32.
+  void (*int8_multiply_4)(const Int8MultiplyArgs& args);
+  void (*int8_multiply_8)(const Int8MultiplyArgs& args);
 
   /// Adds a range's partial result to a running one: both hold max, sum and acc [head_dim] as
   /// AttendRange leaves them.

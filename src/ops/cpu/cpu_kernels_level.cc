@@ -8,14 +8,16 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 #include "ops/cpu/cpu_kernels.h"
 #include "ops/cpu/cpu_kernels_levels.h"
+#include "tensor/f16.h"
 
 namespace decant {
 namespace {
@@ -512,6 +514,8 @@ void MergePartial(float* max, float* sum, float* __restrict acc, float range_max
   *max = merged;
 }
 
+#include "ops/cpu/int8_kernels.inc"
+
 }  // namespace
 
 const CpuKernels DECANT_KERNEL_LEVEL = {
@@ -527,6 +531,10 @@ const CpuKernels DECANT_KERNEL_LEVEL = {
     .compact_tokens = kCompactTokens,
     .compact_multiply_4 = kCompactMultiply4,
     .compact_multiply_8 = kCompactMultiply8,
+    .quantize_bf16 = Quantize<Bf16>,
+    .quantize_f32 = Quantize<float>,
+    .int8_multiply_4 = Int8Multiply<4>,
+    .int8_multiply_8 = Int8Multiply<8>,
     .merge_partial = MergePartial,
 };
 

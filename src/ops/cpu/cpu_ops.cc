@@ -123,8 +123,9 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
       level_(AllowedLevel()),
       kernels_(KernelsFor(level_)),
       dtype_(level_ >= CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32),
+      linear_layers_(options.linear),
       pool_(options.threads),
-      linear_(dtype_, options.weight_copies, kernels_, pool_),
+      linear_(dtype_, options.linear, options.weight_copies, kernels_, pool_),
       attention_(options.shape, options.decode_kernel, kernels_, pool_),
       residual_(options.max_tokens, shape_.hidden, DType::kF32),
       normed_(std::max(options.max_tokens, options.max_samples), shape_.hidden, dtype_),
@@ -153,15 +154,25 @@ CpuOps::CpuOps(const CpuOpsOptions& options)
 std::string CpuOps::Describe() const {
   const auto* version = dnnl::version();
   const bool compact = layer_cost_.compact_bytes != layer_cost_.bytes;
-  return fmt::format("cpu: {} kernels, {} weights by oneDNN {}.{}.{}{}, {} thread{}", kernels_.name,
-                     dtype_ == DType::kBf16 ? "bf16" : "fp32", version->major, version->minor,
-                     version->patch, compact ? " and as quantised" : "", pool_.threads(),
-                     pool_.threads() == 1 ? "" : "s");
+  const std::string library = fmt::format(
+      "{} weights by oneDNN {}.{}.{}{}", dtype_ == DType::kBf16 ? "bf16" : "fp32", version->major,
+      version->minor, version->patch, compact ? " and as quantised" : "");
+  return fmt::format("cpu: {} kernels, {}, {} thread{}", kernels_.name,
+                     int8_weights_ > 0 ? "quantised weights times 8-bit activations" : library,
+                     pool_.threads(), pool_.threads() == 1 ? "" : "s");
+}
+
+Status CpuOps::FinishLoading() {
+  if (linear_layers_ != LinearLayers::kInt8 || int8_weights_ > 0) return {};
+  return InvalidArgument(
+      "--linear int8 needs a model with weights in 4-bit or 8-bit blocks (Q4_1, Q8_0); this "
+      "one has none");
 }
 
 std::unique_ptr<LinearWeight> CpuOps::Pack(const RowSource& source, int32_t slice_rows,
                                            WeightCost& cost) {
   auto weight = linear_.Pack(source, slice_rows);
+  int8_weights_ += static_cast<int32_t>(weight->int8());
   cost.bytes += static_cast<double>(weight->bytes());
   cost.compact_bytes += static_cast<double>(weight->compact_bytes());
   cost.cells += static_cast<double>(source.rows * source.cols);

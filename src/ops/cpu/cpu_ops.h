@@ -20,6 +20,7 @@ namespace decant {
 struct CpuOpsOptions {
   DecoderShape shape;
   DecodeKernel decode_kernel = DecodeKernel::kSplit;
+  LinearLayers linear = LinearLayers::kLibrary;
   WeightCopies weight_copies = WeightCopies::kKeep;
   int32_t threads = 1;
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
@@ -46,7 +47,8 @@ class CpuOps : public Ops {
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override {
     return std::make_unique<HostVector>(values);
   }
-  Status FinishLoading() override { return {}; }
+  /// Invalid argument: linear layers in int8 are asked for, and no weight has quantised blocks.
+  Status FinishLoading() override;
 
   Status AllocateCache(int32_t pages, int32_t page_size) override;
   void PoisonPage(int32_t page) override { cache_.Poison(page); }
@@ -122,6 +124,7 @@ class CpuOps : public Ops {
   CpuLevel level_;
   const CpuKernels& kernels_;
   DType dtype_;
+  LinearLayers linear_layers_;
   ThreadPool pool_;
   LinearEngine linear_;
   CpuAttention attention_;
@@ -139,6 +142,7 @@ class CpuOps : public Ops {
   const StepBatch* batch_ = nullptr;
   std::vector<int32_t> token_pages_;  // [tokens], where a token's K and V go
   std::vector<int32_t> token_slots_;
+  int32_t int8_weights_ = 0;  // how many take their inputs in 8 bits
   WeightCost layer_cost_;
   WeightCost head_cost_;
   double head_bytes_ = 0;  // of this step's heads so far

@@ -22,7 +22,7 @@ void Linear(benchmark::State& state) {
   const CpuKernels& kernels = KernelsFor(DetectCpuLevel());
   const DType dtype = DetectCpuLevel() >= CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
   ThreadPool pool(kThreads);
-  LinearEngine engine(dtype, WeightCopies::kBf16, kernels, pool);
+  LinearEngine engine(dtype, LinearLayers::kLibrary, WeightCopies::kBf16, kernels, pool);
   const RowSource source{
       .rows = kRows, .cols = kCols, .read = [](int64_t first, int64_t count, float* out) {
         for (int64_t i = 0; i < count * kCols; ++i) {

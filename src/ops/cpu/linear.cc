@@ -14,6 +14,7 @@
 #include "base/narrow.h"
 #include "base/random.h"
 #include "ops/cpu/compact_weights.h"
+#include "tensor/f16.h"
 
 namespace decant {
 namespace {
@@ -38,6 +39,10 @@ void UseOneOpenMpThread() {
     return true;
   }();
   (void)done;
+}
+
+void Grow(HostBuffer& buffer, size_t wanted) {
+  if (buffer.size() < wanted) buffer = HostBuffer(wanted);
 }
 
 }  // namespace
@@ -203,9 +208,9 @@ struct LinearEngine::Worker {
 SlicedLinear::SlicedLinear() = default;
 SlicedLinear::~SlicedLinear() = default;
 
-LinearEngine::LinearEngine(DType dtype, WeightCopies copies, const CpuKernels& kernels,
-                           ThreadPool& pool)
-    : dtype_(dtype), copies_(copies), kernels_(kernels), pool_(pool) {
+LinearEngine::LinearEngine(DType dtype, LinearLayers layers, WeightCopies copies,
+                           const CpuKernels& kernels, ThreadPool& pool)
+    : dtype_(dtype), layers_(layers), copies_(copies), kernels_(kernels), pool_(pool) {
   for (int i = 0; i < pool.threads(); ++i) workers_.push_back(std::make_unique<Worker>());
 }
 
@@ -225,59 +230,75 @@ std::unique_ptr<SlicedLinear> LinearEngine::Pack(const RowSource& source, int32_
   auto weight = std::make_unique<SlicedLinear>();
   weight->cols_ = cols;
   weight->max_slice_rows_ = static_cast<int32_t>(std::min<int64_t>(slice_rows, rows));
-  std::vector<size_t> offsets;
-  size_t bytes = 0;
   for (int64_t first = 0; first < rows; first += slice_rows) {
     const auto count = static_cast<int32_t>(std::min<int64_t>(slice_rows, rows - first));
-    const LinearKernel& kernel = KernelFor(count, cols);
-    weight->slices_.push_back({.first_row = first, .rows = count, .kernel = &kernel});
-    offsets.push_back(bytes);
-    bytes += RoundUp<size_t>(kernel.packed_bytes(), 4096);
+    weight->slices_.push_back({.first_row = first, .rows = count});
   }
-  weight->packed_ = HostBuffer(bytes);
-  for (size_t i = 0; i < weight->slices_.size(); ++i) {
-    SlicedLinear::Slice& slice = weight->slices_[i];
-    weight->packed_slices_.push_back(std::make_unique<PackedSlice>(PackedSlice{dnnl::memory(
-        slice.kernel->weights_desc(), CpuEngine(), weight->packed_.data() + offsets[i])}));
-    slice.packed = weight->packed_slices_.back().get();
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    Grow(worker->output, size_t{kPadding} * slice_rows * sizeof(float));
+  }
+  if (MayBeInt8(source, slice_rows)) {
+    PackInt8(source, *weight);
+  } else {
+    PackLibrary(source, *weight);
+    PackCompactCopy(source, *weight);
+  }
+  return weight;
+}
+
+/// Packs every slice as oneDNN wants it.
+void LinearEngine::PackLibrary(const RowSource& source, SlicedLinear& weight) {
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+  for (SlicedLinear::Slice& slice : weight.slices_) {
+    slice.kernel = &KernelFor(slice.rows, source.cols);
+    offsets.push_back(bytes);
+    bytes += RoundUp<size_t>(slice.kernel->packed_bytes(), 4096);
+  }
+  weight.packed_ = HostBuffer(bytes);
+  for (size_t i = 0; i < weight.slices_.size(); ++i) {
+    SlicedLinear::Slice& slice = weight.slices_[i];
+    weight.packed_slices_.push_back(std::make_unique<PackedSlice>(PackedSlice{dnnl::memory(
+        slice.kernel->weights_desc(), CpuEngine(), weight.packed_.data() + offsets[i])}));
+    slice.packed = weight.packed_slices_.back().get();
   }
   std::vector<std::vector<float>> plain(pool_.threads());
-  pool_.Run(static_cast<int64_t>(weight->slices_.size()), [&](int64_t item, int worker) {
+  pool_.Run(static_cast<int64_t>(weight.slices_.size()), [&](int64_t item, int worker) {
     UseOneOpenMpThread();
-    const SlicedLinear::Slice& slice = weight->slices_[item];
-    plain[worker].resize(static_cast<size_t>(slice.rows) * cols);
+    const SlicedLinear::Slice& slice = weight.slices_[item];
+    plain[worker].resize(static_cast<size_t>(slice.rows) * source.cols);
     source.read(slice.first_row, slice.rows, plain[worker].data());
     slice.kernel->PackInto(plain[worker].data(), workers_[worker]->stream, slice.packed->memory);
   });
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    const auto grow = [](HostBuffer& buffer, size_t wanted) {
-      if (buffer.size() < wanted) buffer = HostBuffer(wanted);
-    };
-    grow(worker->output, size_t{kPadding} * slice_rows * sizeof(float));
-    for (const SlicedLinear::Slice& slice : weight->slices_) {
-      grow(worker->scratchpad, slice.kernel->scratchpad_bytes());
+    for (const SlicedLinear::Slice& slice : weight.slices_) {
+      Grow(worker->scratchpad, slice.kernel->scratchpad_bytes());
     }
   }
-  PackCompactCopy(source, *weight);
-  return weight;
 }
 
-void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight) {
-  const int bits = source.code_bits;
-  const auto multiply = bits == 4 ? kernels_.compact_multiply_4 : kernels_.compact_multiply_8;
-  if (copies_ != WeightCopies::kKeep || dtype_ != DType::kBf16 || bits == 0 ||
-      multiply == nullptr || source.cols % 32 != 0) {
-    return;
-  }
+/// Whether the weight has blocks that the kernels of 8-bit inputs take, and is to be used so.
+bool LinearEngine::MayBeInt8(const RowSource& source, int32_t slice_rows) const {
+  return layers_ == LinearLayers::kInt8 && source.code_bits != 0 && source.cols % kInt8Block == 0 &&
+         slice_rows % 16 == 0 && source.rows % 16 == 0;
+}
+
+void LinearEngine::PackInt8(const RowSource& source, SlicedLinear& weight) {
+  weight.int8_ = true;
+  PackCodes(source, weight, PackForInt8);
+}
+
+/// Packs the quantised blocks of every slice by `pack`, PackCompact or its like.
+template <typename Packer>
+void LinearEngine::PackCodes(const RowSource& source, SlicedLinear& weight, const Packer& pack) {
   std::vector<size_t> offsets;
   size_t bytes = 0;
   for (const SlicedLinear::Slice& slice : weight.slices_) {
-    if (slice.rows % 16 != 0) return;
     offsets.push_back(bytes);
-    bytes += RoundUp<size_t>(CompactBytes(slice.rows, source.cols, bits), 64);
+    bytes += RoundUp<size_t>(CompactBytes(slice.rows, source.cols, source.code_bits), 64);
   }
   weight.compact_ = HostBuffer(bytes);
-  weight.code_bits_ = bits;
+  weight.code_bits_ = source.code_bits;
   struct Blocks {
     std::vector<int8_t> codes;
     std::vector<uint16_t> scales;
@@ -293,10 +314,23 @@ void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight
     source.read_codes(slice.first_row, slice.rows, scratch.codes.data(), scratch.scales.data(),
                       scratch.offsets.data());
     std::byte* out = weight.compact_.data() + offsets[item];
-    PackCompact(slice.rows, source.cols, bits, scratch.codes.data(), scratch.scales.data(),
-                scratch.offsets.data(), out);
+    pack(slice.rows, source.cols, source.code_bits, scratch.codes.data(), scratch.scales.data(),
+         scratch.offsets.data(), out);
     slice.compact = out;
   });
+}
+
+void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight) {
+  const int bits = source.code_bits;
+  const auto multiply = bits == 4 ? kernels_.compact_multiply_4 : kernels_.compact_multiply_8;
+  if (copies_ != WeightCopies::kKeep || dtype_ != DType::kBf16 || bits == 0 ||
+      multiply == nullptr || source.cols % 32 != 0) {
+    return;
+  }
+  for (const SlicedLinear::Slice& slice : weight.slices_) {
+    if (slice.rows % 16 != 0) return;
+  }
+  PackCodes(source, weight, PackCompact);
   // oneDNN sums some columns from zero and adds them to the total; how many at a time is its
   // choice.
   for (int32_t chunk_cols : {512, 1024, 2048, 256, 4096, 128, 64, 32}) {
@@ -346,6 +380,50 @@ void LinearEngine::ComputeCompact(const SlicedLinear& weight, const SlicedLinear
                                .out = output});
 }
 
+/// Rounds the inputs of a use to 8 bits.
+void LinearEngine::RoundInputs(const SlicedLinear& weight, TensorView input, int32_t tokens) {
+  DECANT_CHECK(input.cols == weight.cols() && input.dtype == dtype_, "input of another shape");
+  const auto cols = static_cast<int32_t>(input.cols);
+  const int32_t blocks = cols / kInt8Block;
+  const auto cells = static_cast<size_t>(tokens) * cols;
+  if (input_codes_.size() < cells) {
+    input_codes_.resize(cells);
+    input_scales_.resize(cells / kInt8Block);
+    input_sums_.resize(cells / kInt8Block);
+  }
+  // A region costs about a microsecond, as much as some rows.
+  constexpr int32_t kRowsPerItem = 16;
+  pool_.Run(CeilDiv(tokens, kRowsPerItem), [&](int64_t item, int) {
+    const auto first = static_cast<int32_t>(item) * kRowsPerItem;
+    for (int64_t row = first; row < std::min(tokens, first + kRowsPerItem); ++row) {
+      int8_t* codes = input_codes_.data() + row * cols;
+      float* scales = input_scales_.data() + row * blocks;
+      float* sums = input_sums_.data() + row * blocks;
+      if (dtype_ == DType::kBf16) {
+        kernels_.quantize_bf16(input.Row<Bf16>(row), cols, codes, scales, sums);
+      } else {
+        kernels_.quantize_f32(input.Row<float>(row), cols, codes, scales, sums);
+      }
+    }
+  });
+}
+
+void LinearEngine::ComputeInt8(const SlicedLinear& weight, const SlicedLinear::Slice& slice,
+                               int32_t first, int32_t tokens, float* output) const {
+  const auto multiply =
+      weight.code_bits_ == 4 ? kernels_.int8_multiply_4 : kernels_.int8_multiply_8;
+  const int64_t cols = weight.cols();
+  const int64_t blocks = cols / kInt8Block;
+  multiply(Int8MultiplyArgs{.packed = slice.compact,
+                            .out_rows = slice.rows,
+                            .cols = static_cast<int32_t>(cols),
+                            .codes = input_codes_.data() + first * cols,
+                            .scales = input_scales_.data() + first * blocks,
+                            .sums = input_sums_.data() + first * blocks,
+                            .tokens = tokens,
+                            .out = output});
+}
+
 int32_t LinearEngine::BlockTokens(const SlicedLinear& weight, int32_t tokens) const {
   constexpr int32_t kSmall = 32;
   constexpr int32_t kLarge = 256;
@@ -363,6 +441,10 @@ float* LinearEngine::Compute(const SlicedLinear& weight, const SlicedLinear::Sli
   const std::byte* rows = input.data + first * input.cols * static_cast<int64_t>(DTypeSize(dtype_));
   Worker& state = *workers_[worker];
   auto* output = reinterpret_cast<float*>(state.output.data());
+  if (weight.int8()) {
+    ComputeInt8(weight, slice, first, tokens, output);
+    return output;
+  }
   if (tokens <= kernels_.compact_tokens && slice.compact != nullptr) {
     ComputeCompact(weight, slice, reinterpret_cast<const Bf16*>(rows), tokens, output);
     return output;
@@ -384,13 +466,24 @@ double LinearEngine::MeasureRate() {
   constexpr int32_t kSlices = 16;
   constexpr int32_t kTokens = kPadding;
   const CounterRng rng(7);
-  const RowSource source{.rows = int64_t{kRows} * kSlices,
-                         .cols = kCols,
-                         .read = [&](int64_t first, int64_t count, float* out) {
-                           for (int64_t i = 0; i < count * kCols; ++i) {
-                             out[i] = static_cast<float>(rng.Uniform(first * kCols + i) - 0.5);
-                           }
-                         }};
+  RowSource source{.rows = int64_t{kRows} * kSlices,
+                   .cols = kCols,
+                   .read = [&](int64_t first, int64_t count, float* out) {
+                     for (int64_t i = 0; i < count * kCols; ++i) {
+                       out[i] = static_cast<float>(rng.Uniform(first * kCols + i) - 0.5);
+                     }
+                   }};
+  if (layers_ == LinearLayers::kInt8) {
+    source.code_bits = 4;
+    source.read_codes = [&](int64_t first, int64_t count, int8_t* codes, uint16_t* scales,
+                            uint16_t* offsets) {
+      for (int64_t i = 0; i < count * kCols; ++i) {
+        codes[i] = static_cast<int8_t>(rng.Below(first * kCols + i, 16));
+      }
+      std::fill_n(scales, count * kCols / 32, ToF16(0.0625F).bits);
+      std::fill_n(offsets, count * kCols / 32, ToF16(-0.5F).bits);
+    };
+  }
   const auto weight = Pack(source, kRows);
   HostBuffer input(static_cast<size_t>(kTokens + kPadding) * kCols * DTypeSize(dtype_));
   const TensorView view{.data = input.data(), .dtype = dtype_, .rows = kTokens, .cols = kCols};

@@ -28,7 +28,8 @@ float Input(int64_t token, int64_t col) {
 std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t first_token,
                             int32_t tokens) {
   ThreadPool pool(threads);
-  LinearEngine engine(dtype, WeightCopies::kBf16, KernelsFor(DetectCpuLevel()), pool);
+  LinearEngine engine(dtype, LinearLayers::kLibrary, WeightCopies::kBf16,
+                      KernelsFor(DetectCpuLevel()), pool);
   const RowSource source{
       .rows = c.rows, .cols = c.cols, .read = [&](int64_t first, int64_t count, float* out) {
         for (int64_t i = 0; i < count * c.cols; ++i) {
@@ -160,8 +161,8 @@ TEST(LinearTest, QuantisedCopyIsReadByFewTokensAndGivesTheSameBits) {
   if (kernels.compact_tokens == 0) GTEST_SKIP() << "this processor has no bf16 products";
   for (const auto& [bits, cols] : {std::pair{4, 576}, {4, 1536}, {8, 576}, {8, 2048}}) {
     ThreadPool pool(2);
-    LinearEngine engine(DType::kBf16, WeightCopies::kKeep, kernels, pool);
-    LinearEngine plain(DType::kBf16, WeightCopies::kBf16, kernels, pool);
+    LinearEngine engine(DType::kBf16, LinearLayers::kLibrary, WeightCopies::kKeep, kernels, pool);
+    LinearEngine plain(DType::kBf16, LinearLayers::kLibrary, WeightCopies::kBf16, kernels, pool);
     const RowSource source = CodedSource(240, cols, bits);
     const auto with_copy = engine.Pack(source, 96);
     const auto without = plain.Pack(source, 96);
@@ -193,6 +194,87 @@ TEST(LinearTest, QuantisedCopyIsReadByFewTokensAndGivesTheSameBits) {
           << tokens << " tokens, " << bits << " bits, " << cols << " columns";
     }
   }
+}
+
+/// What int8 layers may err by, from theory: an input is off by up to half a step of its block,
+/// each value in between as likely.
+TEST(LinearTest, Int8ErrsByTheRoundingOfItsInputsAndKeepsBits) {
+  constexpr int32_t kTokens = 41;
+  const CpuKernels& kernels = KernelsFor(DetectCpuLevel());
+  for (const auto& [bits, cols] : {std::pair{4, 576}, {8, 1536}}) {
+    for (const DType dtype : TypesHere()) {
+      ThreadPool pool(2);
+      LinearEngine engine(dtype, LinearLayers::kInt8, WeightCopies::kKeep, kernels, pool);
+      const RowSource source = CodedSource(240, cols, bits);
+      const auto weight = engine.Pack(source, 96);
+      ASSERT_TRUE(weight->int8());
+      EXPECT_EQ(weight->bytes(), weight->compact_bytes());
+      std::vector<float> plain(source.rows * cols);
+      source.read(0, source.rows, plain.data());
+      const auto multiply = [&](int32_t first_token, int32_t tokens) {
+        HostBuffer input((tokens + LinearEngine::kPadding) * cols * DTypeSize(dtype));
+        for (int64_t i = 0; i < int64_t{tokens} * cols; ++i) {
+          const float value = Input(first_token + i / cols, i % cols);
+          if (dtype == DType::kBf16) {
+            input.As<Bf16>()[i] = ToBf16(value);
+          } else {
+            input.As<float>()[i] = value;
+          }
+        }
+        std::vector<float> out(tokens * source.rows, std::nanf(""));
+        engine.Run(*weight, {.data = input.data(), .dtype = dtype, .rows = tokens, .cols = cols},
+                   tokens,
+                   [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count,
+                       const float* y, int) {
+                     for (int32_t i = 0; i < count; ++i) {
+                       std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
+                                   out.begin() + (first + i) * source.rows + slice.first_row);
+                     }
+                   });
+        return out;
+      };
+      const std::vector<float> all = multiply(0, kTokens);
+      double square_errors = 0;
+      double expected = 0;
+      for (int32_t token = 0; token < kTokens; ++token) {
+        std::vector<double> steps(cols / kInt8Block);
+        for (int64_t col = 0; col < cols; ++col) {
+          double& step = steps[col / kInt8Block];
+          step = std::max(step, std::abs(double{Input(token, col)}) / 127);
+        }
+        for (int64_t row = 0; row < source.rows; ++row) {
+          double exact = 0;
+          for (int64_t col = 0; col < cols; ++col) {
+            const double factor = plain[row * cols + col];
+            const double step = steps[col / kInt8Block];
+            exact += factor * Input(token, col);
+            expected += factor * factor * step * step / 12;
+          }
+          const double error = all[token * source.rows + row] - exact;
+          square_errors += error * error;
+        }
+      }
+      EXPECT_TRUE(square_errors > 0.8 * expected && square_errors < 1.2 * expected)
+          << square_errors << ", " << expected << " expected";
+      for (const int32_t tokens : {1, 2, 3, 15, 16, 17, 33}) {
+        const int32_t first = kTokens - tokens;
+        const std::vector<float> some = multiply(first, tokens);
+        EXPECT_EQ(std::memcmp(some.data(), &all[first * source.rows], some.size() * sizeof(float)),
+                  0)
+            << tokens << " tokens";
+      }
+    }
+  }
+}
+
+TEST(LinearTest, Int8LeavesWeightsWithoutBlocksToTheLibrary) {
+  ThreadPool pool(1);
+  LinearEngine engine(DType::kF32, LinearLayers::kInt8, WeightCopies::kKeep,
+                      KernelsFor(DetectCpuLevel()), pool);
+  RowSource source = CodedSource(96, 64, 4);
+  source.code_bits = 0;
+  source.read_codes = nullptr;
+  EXPECT_FALSE(engine.Pack(source, 96)->int8());
 }
 
 }  // namespace

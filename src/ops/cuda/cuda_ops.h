@@ -32,7 +32,7 @@ struct CudaOpsOptions {
   CudaType type = CudaType::kF16;
   DecodeKernel decode_kernel = DecodeKernel::kFlash;
   PromptKernel prompt_kernel = PromptKernel::kOwn;
-  LinearLayers linear = LinearLayers::kCublas;
+  LinearLayers linear = LinearLayers::kLibrary;
   int device = 0;
   int32_t threads = 1;      ///< Host threads that decode weights.
   int32_t max_tokens = 0;   ///< Tokens of one step at most.
