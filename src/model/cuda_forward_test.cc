@@ -91,7 +91,7 @@ struct Setting {
 
 std::vector<Setting> Settings() {
   std::vector<Setting> settings;
-  for (const LinearLayers linear : {LinearLayers::kCublas, LinearLayers::kInvariant}) {
+  for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInvariant}) {
     settings.push_back({linear, DecodeKernel::kRows, 16});
     settings.push_back({linear, DecodeKernel::kRows, 256});
     settings.push_back({linear, DecodeKernel::kSplit, 64});
@@ -154,7 +154,7 @@ TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
         const double error = RootMeanSquareError(logits, exact);
         std::printf("%s head_dim %d, %s, %s, %s, pages of %d: error %.3g, rounding alone %.3g\n",
                     model.family.c_str(), model.head_dim, type == CudaType::kF16 ? "fp16" : "bf16",
-                    linear == LinearLayers::kCublas ? "cublas" : "invariant",
+                    linear == LinearLayers::kLibrary ? "cublas" : "invariant",
                     std::string(DecodeKernelName(kernel)).c_str(), page_size, error, rounding);
         EXPECT_TRUE(error <= 2 * rounding) << error << " against " << rounding;
       }
@@ -201,8 +201,8 @@ TEST(CudaForwardTest, PaddingLeavesNothingInTheCache) {
     const auto file = std::make_shared<const GgufFile>(
         GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
     const ModelConfig config = ReadModelConfig(*file).value();
-    for (const LinearLayers linear : {LinearLayers::kCublas, LinearLayers::kInvariant}) {
-      SCOPED_TRACE(model.family + (linear == LinearLayers::kCublas ? " cublas" : " invariant"));
+    for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInvariant}) {
+      SCOPED_TRACE(model.family + (linear == LinearLayers::kLibrary ? " cublas" : " invariant"));
       auto made = CudaOps::Create({.shape = config.shape,
                                    .decode_kernel = DecodeKernel::kSplit,
                                    .linear = linear,

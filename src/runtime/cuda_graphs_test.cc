@@ -39,7 +39,7 @@ enum class Launches {
 struct Setting {
   testing::TinyModel model{};
   CudaType type = CudaType::kF16;
-  LinearLayers linear = LinearLayers::kCublas;
+  LinearLayers linear = LinearLayers::kLibrary;
 };
 
 /// What a step was and what came of it.
