@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -66,13 +67,17 @@ TEST(ArrivalsRunTest, WaitsGrowPastSaturation) {
     const Traffic traffic = PoissonTraffic(workload, 1, rate);
     return SummarizeArrivals(traffic, RunArrivals(*engine, traffic, [] {}).value());
   };
-  const ArrivalsSummary idle = summarize(40);
   const ArrivalsSummary flooded = summarize(40000);
   EXPECT_GT(flooded.queue.median, 10e-3) << "twenty requests stand before the median one";
-  EXPECT_LT(idle.queue.median, flooded.queue.median / 4);
   EXPECT_LT(flooded.served_rate, 400);
   EXPECT_GT(flooded.latency.median, flooded.queue.median);
   EXPECT_EQ(flooded.pages.max, 2);
+  // A busy machine only makes requests wait longer: the best of a few tries counts.
+  double idle = flooded.queue.median;
+  for (int attempt = 0; attempt < 20 && idle >= 10e-3 / 4; ++attempt) {
+    idle = std::min(idle, summarize(40).queue.median);
+  }
+  EXPECT_LT(idle, 10e-3 / 4);
 }
 
 TEST(ArrivalsRunTest, ARefusalLeavesNothingRunning) {
@@ -100,11 +105,14 @@ TEST(ArrivalsRunTest, ADeviceErrorEndsTheRunAtOnce) {
 
 TEST(ArrivalsRunTest, AnInterruptCancelsWhatRuns) {
   CatchInterrupts();
-  BenchEngine engine(2, 64, {.step_time = microseconds(200)});
-  const Workload workload = MixedWorkload(100);
+  BenchEngine engine(2, 64, {.step_time = microseconds(5000)});
+  const Workload workload = MixedWorkload(500);
   bool raised = false;
   const Expected<ArrivalsRun> run = RunArrivals(*engine, PoissonTraffic(workload, 1, 1e4), [&] {
-    if (!std::exchange(raised, true)) std::raise(SIGINT);
+    if (std::exchange(raised, true)) return;
+    // Once all are there: what is left takes ten seconds, and the run need only wake up before.
+    while (engine->Stats().accepted < workload.items.size()) std::this_thread::yield();
+    std::raise(SIGINT);
   });
   ForgetInterrupt();
   EXPECT_EQ(run.status().code(), StatusCode::kCancelled);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -18,7 +19,7 @@ class TinyEngineTest : public ::testing::Test {
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     path_ = (std::filesystem::temp_directory_path() /
-             fmt::format("decant_{}_{}.gguf", info->test_suite_name(), info->name()))
+             fmt::format("decant_{}_{}_{}.gguf", info->test_suite_name(), info->name(), getpid()))
                 .string();
     testing::BuildTinyModel({}).WriteTo(path_);
   }

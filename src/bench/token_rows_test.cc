@@ -1,6 +1,7 @@
 #include "bench/token_rows.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -13,7 +14,8 @@ class TokenRowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("decant_{}", info->name());
+    folder_ = std::filesystem::temp_directory_path() /
+              fmt::format("decant_{}_{}", info->name(), getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

@@ -160,6 +160,7 @@ void Engine::Loop() {
     }
   }
   const std::lock_guard lock(mutex_);
+  Publish();
   Rest();
 }
 
@@ -176,7 +177,7 @@ bool Engine::Receive() {
   bool stop;
   {
     std::unique_lock lock(mutex_);
-    PublishGauges();
+    Publish();
     scheduler_.Progress(rows_);
     if (scheduler_.idle()) Rest();
     wake_.wait(lock, [this] {
@@ -338,10 +339,7 @@ void Engine::Send(StreamUpdate update) {
   if (!update.finish) return;
   sample.ended = true;
   if (--stream.alive == 0) streams_.erase(update.request);
-  const std::lock_guard lock(mutex_);
-  ++stats_.finished[static_cast<size_t>(*update.finish)];
-  PublishGauges();
-  --alive_;
+  ++ended_[static_cast<size_t>(*update.finish)];
 }
 
 /// Tells a request's sink that all samples which are left have ended.
@@ -382,10 +380,16 @@ void Engine::Fail(const Status& status) {
   EndAll(FinishReason::kFailed, status);
 }
 
-/// Copies how things stand to where Stats finds it. mutex_ is held.
-void Engine::PublishGauges() {
+/// Copies how things stand to where Stats finds it, once a turn of the loop, when all that was
+/// computed is counted: whoever sees that nothing runs sees the last figures. mutex_ is held.
+void Engine::Publish() {
   stats_.running = scheduler_.running();
   stats_.pages_in_use = PagesInUse();
+  for (size_t reason = 0; reason < ended_.size(); ++reason) {
+    stats_.finished[reason] += ended_[reason];
+    alive_ -= Narrow<int32_t>(ended_[reason]);
+  }
+  ended_ = {};
 }
 
 }  // namespace decant

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -119,7 +120,8 @@ class Engine {
   /// Ok while requests are accepted; otherwise why they are not.
   Status Health() const;
 
-  /// Steps and their tokens count once all of the step's tokens are delivered.
+  /// Steps, their tokens and the samples that end with them count once all of the step's tokens are
+  /// delivered: a sample runs or waits until then.
   EngineStats Stats() const;
 
   /// Records of the last steps, oldest first; numbers that are missing fell out of the history.
@@ -183,7 +185,7 @@ class Engine {
   void SendEnd(RequestId id, FinishReason reason, const Status& status);
   void EndAll(FinishReason reason, const Status& status);
   void Fail(const Status& status);
-  void PublishGauges();
+  void Publish();
 
   const EngineConfig config_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
@@ -195,8 +197,9 @@ class Engine {
   std::optional<ChunkPolicy> chunk_policy_;
   bool told_out_of_reach_ = false;
   std::unordered_map<RequestId, Stream> streams_;
-  std::vector<Flight> flights_;  ///< Launched and not waited for, oldest first.
-  StepResult result_;            ///< Of the step completed last.
+  std::vector<Flight> flights_;                   ///< Launched and not waited for, oldest first.
+  StepResult result_;                             ///< Of the step completed last.
+  std::array<uint64_t, kFinishReasons> ended_{};  ///< Samples whose end Stats does not know yet.
   int64_t last_step_end_ = 0;
   std::vector<Arrival> received_arrivals_;
   std::vector<RequestId> received_cancels_;
@@ -210,7 +213,7 @@ class Engine {
   bool stop_ = false;
   bool resting_ = false;  ///< The loop has nothing to do, or has ended.
   RequestId next_id_ = 1;
-  int32_t alive_ = 0;  ///< Samples accepted and not ended.
+  int32_t alive_ = 0;  ///< Samples accepted and not known to have ended.
   EngineStats stats_;
   std::vector<RowProgress> rows_;
   StepHistory history_;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -356,8 +357,23 @@ TEST(EngineTest, DrainReturnsOnceEveryStepIsCounted) {
   }
 }
 
+/// Holds the loop at the request's first token until the engine is told to stop: no other thread
+/// comes too late for that.
+std::future<FinishReason> SubmitAndHold(TestEngine& engine) {
+  auto finish = std::make_shared<std::promise<FinishReason>>();
+  GenerateRequest request = MakeRequest(1, 4, 80);
+  request.ignore_end_of_text = true;
+  request.sink = [&held = *engine, finish](const StreamUpdate& update) {
+    while (held.Health().ok()) std::this_thread::yield();
+    if (update.finish) finish->set_value(*update.finish);
+  };
+  EXPECT_TRUE(engine->Submit(std::move(request)).ok());
+  return finish->get_future();
+}
+
 TEST(EngineTest, StopCancelsEverythingAndMayBeRepeated) {
-  TestEngine engine({.max_batch = 2, .runner = {.step_time = microseconds(5000)}});
+  TestEngine engine({.max_batch = 2});
+  std::future<FinishReason> held = SubmitAndHold(engine);
   std::vector<std::future<Completion>> completions;
   for (uint64_t seed = 0; seed < 10; ++seed) {
     GenerateRequest request = MakeRequest(seed, 4, 40);
@@ -367,6 +383,7 @@ TEST(EngineTest, StopCancelsEverythingAndMayBeRepeated) {
   engine->Stop();
   engine->Stop();
   engine->Drain();
+  EXPECT_EQ(held.get(), FinishReason::kCancelled);
   for (auto& completion : completions) {
     EXPECT_EQ(completion.get().finish, FinishReason::kCancelled);
   }
@@ -376,12 +393,10 @@ TEST(EngineTest, StopCancelsEverythingAndMayBeRepeated) {
 }
 
 TEST(EngineTest, TheDestructorCancelsWhatIsLeft) {
-  TestEngine engine({.runner = {.step_time = microseconds(5000)}});
-  GenerateRequest request = MakeRequest(1, 4, 80);
-  request.ignore_end_of_text = true;
-  std::future<Completion> completion = Collect(engine, request);
+  TestEngine engine({});
+  std::future<FinishReason> held = SubmitAndHold(engine);
   engine.Destroy();
-  EXPECT_EQ(completion.get().finish, FinishReason::kCancelled);
+  EXPECT_EQ(held.get(), FinishReason::kCancelled);
 }
 
 void ExpectFailure(const FakeStepRunner::Options& runner, const std::string& message) {

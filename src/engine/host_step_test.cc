@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <new>
 
 #include "engine/packing_runner.h"
@@ -40,13 +41,16 @@ int64_t CountAllocations(const SamplingParams& sampling) {
   constexpr int32_t kFirst = 50;
   constexpr int32_t kLast = 150;
   std::atomic<int64_t> counted = -1;
+  std::promise<void> all_submitted;
   const auto engine = MakePackingEngine(kRows, 2048, MakeTestTokenizer());
   for (int32_t i = 0; i < kRows; ++i) {
     GenerateRequest request{.prompt = std::vector<Token>(20 + i % 50, 1), .max_new_tokens = 200};
     request.sampling = sampling;
     request.ignore_end_of_text = true;
-    request.sink = [&counted, i](const StreamUpdate& update) {
+    request.sink = [&counted, &all_submitted, i](const StreamUpdate& update) {
       if (i != 0) return;
+      // Holds the loop: a request that came later would be taken in while allocations count.
+      if (update.generated_tokens == 1) all_submitted.get_future().wait();
       if (update.generated_tokens == kFirst) {
         allocations = 0;
         counts = true;
@@ -57,6 +61,7 @@ int64_t CountAllocations(const SamplingParams& sampling) {
     };
     EXPECT_TRUE(engine->Submit(std::move(request)).ok());
   }
+  all_submitted.set_value();
   engine->Drain();
   return counted;
 }

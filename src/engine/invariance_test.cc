@@ -2,6 +2,7 @@
 // the bit.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -103,7 +104,8 @@ void ExpectEqual(const Watched& got, const Watched& expected, const std::string&
 
 TEST(InvarianceTest, TinyModelGivesTheSameBitsInEverySetting) {
   const std::string path =
-      (std::filesystem::temp_directory_path() / "decant_invariance_tiny.gguf").string();
+      (std::filesystem::temp_directory_path() / fmt::format("decant_invariance_{}.gguf", getpid()))
+          .string();
   for (const char* family : {"llama", "qwen2"}) {
     testing::BuildTinyModel({.family = family}).WriteTo(path);
     for (int32_t length : {1, 255, 530}) {

@@ -2,6 +2,7 @@
 // its own with its seed gets.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -93,7 +94,8 @@ void ExpectEqual(const Sampled& got, const Sampled& expected, const std::string&
 
 TEST(SamplesTest, EachGetsTheBitsOfARequestOfItsOwn) {
   const std::string path =
-      (std::filesystem::temp_directory_path() / "decant_samples_tiny.gguf").string();
+      (std::filesystem::temp_directory_path() / fmt::format("decant_samples_{}.gguf", getpid()))
+          .string();
   testing::BuildTinyModel({}).WriteTo(path);
   constexpr int32_t kSamples = 3;
   for (const int32_t length : {1, 65, 150}) {

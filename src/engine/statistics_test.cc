@@ -82,5 +82,25 @@ TEST(EngineStepsTest, AreIdleOnlyWhereAStepFollowsAnother) {
                                            std::pair(true, 0.25)));
 }
 
+TEST(EngineStatsTest, NoEndCountsBeforeItsStep) {
+  TestEngine engine({});
+  GenerateRequest request{.prompt = {1, 2, 3}, .max_new_tokens = 3, .samples = 2};
+  request.ignore_end_of_text = true;
+  std::vector<EngineStats> at_ends;
+  request.sink = [&](const StreamUpdate& update) {
+    if (update.finish) at_ends.push_back(engine->Stats());
+  };
+  ASSERT_TRUE(engine->Submit(std::move(request)).ok());
+  engine->Drain();
+  ASSERT_THAT(at_ends, ::testing::SizeIs(2));
+  for (const EngineStats& stats : at_ends) {
+    EXPECT_EQ(stats.running, 2) << "both end with one step, which is not counted yet";
+    EXPECT_EQ(stats.count(FinishReason::kBudget), 0);
+    EXPECT_EQ(stats.generated_tokens, 4);
+  }
+  EXPECT_EQ(engine->Stats().count(FinishReason::kBudget), 2);
+  EXPECT_EQ(engine->Stats().generated_tokens, 6);
+}
+
 }  // namespace
 }  // namespace decant

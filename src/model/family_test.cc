@@ -2,6 +2,7 @@
 // tests/data/family, which tests/tools/make_family_golden.py makes and describes.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -242,7 +243,7 @@ testing::GgufBuilder ToGguf(const ModelFiles& files) {
 class GgufFamilyTest : public FamilyTest {};
 
 TEST_P(GgufFamilyTest, AgreesToo) {
-  const std::string path = ::testing::TempDir() + GetParam() + ".gguf";
+  const std::string path = ::testing::TempDir() + fmt::format("{}_{}.gguf", GetParam(), getpid());
   ToGguf(OpenModelFiles(folder_).value()).WriteTo(path);
   const Expected<ModelFiles> files = OpenModelFiles(path);
   ASSERT_TRUE(files.ok()) << files.status().ToString();

@@ -24,12 +24,16 @@ std::string Header(const HttpResponse& response, const std::string& name) {
   return "";
 }
 
-/// The model says more than it is asked for; after `tokens` of them steps wait.
-void HoldAfter(TestApi& api, uint64_t tokens) {
+/// Starts a stream of a model that says more than it is asked for, and returns once steps wait,
+/// after `tokens` of them.
+std::shared_ptr<FakeExchange> StreamAndHold(TestApi& api, uint64_t tokens) {
   api.Say([&api, tokens](const PlannedRow& row) {
     if (row.sample_index == tokens) api.script().hold = true;
     return std::vector<Token>(1000, 'x');
   });
+  auto exchange = api.StartPost(kCompletions, kLong);
+  while (!api.script().hold) std::this_thread::yield();
+  return exchange;
 }
 
 Json ErrorOf(const HttpResponse& response) { return Json::parse(response.body)["error"]; }
@@ -203,9 +207,7 @@ TEST(ApiTest, ShutdownLetsStreamsFinish) {
 
 TEST(ApiTest, AFailedDeviceIsToldOf) {
   TestApi api({});
-  HoldAfter(api, 5);
-  const auto streaming = api.StartPost(kCompletions, kLong);
-  streaming->WaitForBytes();
+  const auto streaming = StreamAndHold(api, 5);
   const auto waiting = api.StartPost(kCompletions, kLong);
   api.script().fail = true;
   streaming->Wait();
@@ -223,9 +225,7 @@ TEST(ApiTest, AFailedDeviceIsToldOf) {
 /// As NaN among its logits makes it: the stream ends with an error event, and nobody else notices.
 TEST(ApiTest, ARequestThatCannotBeComputedFailsAlone) {
   TestApi api({});
-  HoldAfter(api, 5);
-  const auto other = api.StartPost(kCompletions, kLong);
-  while (!api.script().hold) std::this_thread::yield();
+  const auto other = StreamAndHold(api, 5);
   api.script().failing_index = 3;  // which the other one has passed
   const auto failing = api.StartPost(kCompletions, kLong);
   const auto whole = api.StartPost(kCompletions, kHello);
@@ -250,9 +250,7 @@ TEST(ApiTest, ARequestThatCannotBeComputedFailsAlone) {
 
 TEST(ApiTest, AStoppedEngineEndsItsStreams) {
   TestApi api({});
-  HoldAfter(api, 5);
-  const auto exchange = api.StartPost(kCompletions, kLong);
-  exchange->WaitForBytes();
+  const auto exchange = StreamAndHold(api, 5);
   std::thread stop([&] { api.engine().Stop(); });
   while (api.engine().Health().ok()) std::this_thread::yield();
   api.script().hold = false;

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "server/testing/test_server.h"
 
 namespace decant {
@@ -97,7 +97,7 @@ TEST(HttpServer, SpeaksTheOldVersionToThoseWhoDo) {
   RawClient client = server.Connect();
   client.Send("GET /hello HTTP/1.0\r\n\r\n");
   EXPECT_EQ(client.ReadResponse()->headers["connection"], "close");
-  EXPECT_TRUE(client.ClosedWithin(milliseconds(1000)));
+  EXPECT_TRUE(client.IsClosed());
 
   RawClient keeping = server.Connect();
   keeping.Send("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + Get("/hello"));
@@ -173,11 +173,14 @@ TEST(HttpServer, HoldsOnlySoMuchOfAllBodies) {
   RawClient first = server.Connect();
   RawClient second = server.Connect();
   first.Send(head + body);
-  std::this_thread::sleep_for(milliseconds(50));
   second.Send(head + body);
-  EXPECT_EQ(second.ReadResponse()->status, 503);
-  first.Send("x");
-  EXPECT_EQ(first.ReadResponse()->status, 200);
+  // Whichever body is read later is too much.
+  ASSERT_TRUE(Eventually([&] { return first.HasInput() || second.HasInput(); }));
+  RawClient& refused = first.HasInput() ? first : second;
+  RawClient& taken = first.HasInput() ? second : first;
+  EXPECT_EQ(refused.ReadResponse()->status, 503);
+  taken.Send("x");
+  EXPECT_EQ(taken.ReadResponse()->status, 200);
   RawClient third = server.Connect();
   third.Send(head + body + "x");
   EXPECT_EQ(third.ReadResponse()->status, 200);
@@ -194,18 +197,30 @@ TEST(HttpServer, TellsAClientThatStopsInTheMiddleOfABody) {
   whole.StopSending();
   EXPECT_EQ(whole.ReadResponse()->body, "hi");
   EXPECT_EQ(whole.ReadResponse()->body, "hi");
-  EXPECT_TRUE(whole.ClosedWithin(milliseconds(1000)));
+  EXPECT_TRUE(whole.IsClosed());
 }
 
-TEST(HttpServer, WaitsOnlySoLong) {
+TEST(HttpServer, WaitsOnlySoLongForARequest) {
   HttpServerOptions options;
   options.limits.idle_timeout = milliseconds(300);
-  options.limits.request_timeout = milliseconds(100);
   TestServer server(options);
   RawClient idle = server.Connect();
-  RawClient after_a_request = server.Connect();
-  after_a_request.Send(Get("/hello"));
-  EXPECT_EQ(after_a_request.ReadResponse()->status, 200);
+  EXPECT_TRUE(idle.IsClosed());
+  // On a busy machine a connection may be closed before its request comes.
+  std::optional<RawClient> after_a_request;
+  ASSERT_TRUE(Eventually([&] {
+    after_a_request.emplace(server.Connect());
+    after_a_request->Send(Get("/hello"));
+    const auto response = after_a_request->ReadResponse();
+    return response && response->status == 200;
+  }));
+  EXPECT_TRUE(after_a_request->IsClosed());
+}
+
+TEST(HttpServer, WaitsOnlySoLongForARequestsEnd) {
+  HttpServerOptions options;
+  options.limits.request_timeout = milliseconds(100);
+  TestServer server(options);
   for (const std::string part :
        {"G", "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx",
         "GET /hello HTTP/1.1\r\nHost"}) {
@@ -215,8 +230,6 @@ TEST(HttpServer, WaitsOnlySoLong) {
     ASSERT_TRUE(response) << part;
     EXPECT_EQ(response->status, 408);
   }
-  EXPECT_TRUE(idle.ClosedWithin(milliseconds(1000)));
-  EXPECT_TRUE(after_a_request.ClosedWithin(milliseconds(1000)));
 }
 
 TEST(HttpServer, TurnsAwayOneConnectionTooMany) {
@@ -236,8 +249,7 @@ TEST(HttpServer, TurnsAwayOneConnectionTooMany) {
     EXPECT_EQ(turned_away->status, 503);
     EXPECT_EQ(turned_away->headers.count("retry-after"), 1U);
   }
-  const Stopwatch watch;
-  while (server->connections_open() > 1 && watch.Seconds() < 5) std::this_thread::yield();
+  ASSERT_TRUE(Eventually([&] { return server->connections_open() == 1; }));
   RawClient fourth = server.Connect();
   fourth.Send(Get("/hello"));
   EXPECT_EQ(fourth.ReadResponse()->status, 200);
@@ -246,6 +258,7 @@ TEST(HttpServer, TurnsAwayOneConnectionTooMany) {
 TEST(HttpServer, AnswersQuicklyBesideAThousandIdleConnections) {
   TestServer server;
   std::vector<RawClient> idle;
+  idle.reserve(1000);
   for (int i = 0; i < 1000; ++i) idle.push_back(server.Connect());
   RawClient client = server.Connect();
   client.Send(Get("/hello"));
@@ -264,6 +277,7 @@ TEST(HttpServer, ServesGetsWhileAllWorkersAreBusy) {
   };
   std::unique_lock hold(busy);
   std::vector<RawClient> posts;
+  posts.reserve(5);
   for (int i = 0; i < 5; ++i) posts.push_back(server.Connect());
   for (RawClient& post : posts) post.Send(Post("/busy", "{}"));
   RawClient client = server.Connect();
@@ -275,29 +289,21 @@ TEST(HttpServer, ServesGetsWhileAllWorkersAreBusy) {
 
 TEST(HttpServer, StopsInOrder) {
   TestServer server;
-  std::shared_ptr<HttpExchange> held;
-  std::mutex mutex;
-  server.handlers["/hold"] = [&](auto exchange) {
-    const std::lock_guard lock(mutex);
-    held = std::move(exchange);
-  };
+  Holder holder(server);
   RawClient idle = server.Connect();
   RawClient running = server.Connect();
   running.Send(Post("/hold", "{}"));
-  const Stopwatch watch;
-  while (server->requests_in_flight() == 0 && watch.Seconds() < 5) std::this_thread::yield();
+  const auto held = holder.Take(1).at(0);
   server->StopAccepting();
   EXPECT_FALSE(server->WaitIdle(milliseconds(50)));
-  EXPECT_TRUE(idle.ClosedWithin(milliseconds(500)));
-  const std::lock_guard lock(mutex);
-  ASSERT_TRUE(held);
+  EXPECT_TRUE(idle.IsClosed());
   held->Respond({.body = "done"});
-  EXPECT_TRUE(server->WaitIdle(milliseconds(5000)));
+  EXPECT_TRUE(server->WaitIdle(kPatience));
   const auto response = running.ReadResponse();
   ASSERT_TRUE(response);
   EXPECT_EQ(response->body, "done");
   EXPECT_EQ(response->headers.at("connection"), "close");
-  EXPECT_TRUE(running.ClosedWithin(milliseconds(500)));
+  EXPECT_TRUE(running.IsClosed());
 }
 
 TEST(HttpServer, SaysWhyItCannotListen) {
@@ -321,7 +327,7 @@ TEST(HttpServer, LogsWhatWasAskedAndNothingOfItsContent) {
       "POST /echo?secret HTTP/1.1\r\nHost: h\r\nX-Request-Id: r1\r\nContent-Length: "
       "6\r\n\r\nprompt");
   ASSERT_TRUE(client.ReadResponse());
-  EXPECT_TRUE(server->WaitIdle(milliseconds(5000)));
+  EXPECT_TRUE(server->WaitIdle(kPatience));
   ASSERT_EQ(server.records().size(), 1U);
   const AccessRecord record = server.records().front();
   EXPECT_EQ(record.status, 200);

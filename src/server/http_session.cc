@@ -115,11 +115,11 @@ void HttpSession::CheckDeadlines(int64_t now) {
 
 void HttpSession::Close() {
   if (std::exchange(closed_, true)) return;
+  if (channel_) Record(false);  // first: whoever sees the connection gone finds its line in the log
   ErrorCode error;
   socket_.close(error);
   CountBody(0);
   if (channel_) {
-    Record(false);
     std::exchange(channel_, nullptr)->Close(true);
     context_.EndRequest();
   }

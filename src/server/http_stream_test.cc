@@ -17,31 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Keeps exchanges as an engine does, to answer them later from another thread.
-class Holder {
- public:
-  explicit Holder(TestServer& server) {
-    server.handlers["/hold"] = [this](auto exchange) {
-      const std::lock_guard lock(mutex_);
-      held_.push_back(std::move(exchange));
-      changed_.notify_all();
-    };
-  }
-
-  /// Waits until `count` have come, and hands them over.
-  std::vector<std::shared_ptr<HttpExchange>> Take(size_t count) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(10), [&] { return held_.size() >= count; }));
-    return std::exchange(held_, {});
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::shared_ptr<HttpExchange>> held_;
-};
-
 /// Counts calls and waits for them.
 class Signal {
  public:
@@ -50,9 +25,9 @@ class Signal {
     ++count_;
     changed_.notify_all();
   }
-  bool Wait(milliseconds time) {
+  bool Wait() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return count_ > 0; });
+    return changed_.wait_for(lock, kPatience, [&] { return count_ > 0; });
   }
   int count() {
     const std::lock_guard lock(mutex_);
@@ -93,7 +68,7 @@ TEST(HttpStream, CarriesEventsInOrderAndKeepsTheConnection) {
     EXPECT_EQ(response->headers["connection"], "keep-alive");
     EXPECT_EQ(gone.count(), 0);
   }
-  EXPECT_TRUE(server->WaitIdle(milliseconds(5000)));
+  EXPECT_TRUE(server->WaitIdle(kPatience));
   EXPECT_TRUE(server.records().at(1).streamed);
 }
 
@@ -113,36 +88,46 @@ TEST(HttpStream, EndsWithTheConnectionInTheOldVersion) {
   EXPECT_EQ(response->headers["connection"], "close");
 }
 
+/// Seconds from a client's going away to when its request, a stream that has `begun` or not, hears
+/// of it, though nothing is sent.
+double SecondsToNotice(TestServer& server, Holder& holder, bool begun) {
+  RawClient client = server.Connect();
+  client.Send(Post("/hold", "{}"));
+  const auto exchange = holder.Take(1).at(0);
+  if (begun) {
+    exchange->BeginStream({});
+    exchange->Send(Event(0));
+    EXPECT_NE(client.ReadUntil("\n\n"), "");
+  }
+  Signal gone;
+  exchange->OnGone([&] { gone.Set(); });
+  const Stopwatch watch;
+  client.Close();
+  EXPECT_TRUE(gone.Wait());
+  const double seconds = watch.Seconds();
+  if (begun) {
+    EXPECT_FALSE(exchange->Send(Event(1)));
+    exchange->EndStream();
+  } else {
+    exchange->Respond({});
+  }
+  Signal late;
+  exchange->OnGone([&] { late.Set(); });
+  EXPECT_EQ(late.count(), 1);
+  EXPECT_EQ(gone.count(), 1);
+  return seconds;
+}
+
 TEST(HttpStream, NoticesAClientThatGoesAwayThoughNothingIsSent) {
+  constexpr double kAtOnce =
+      0.1;  // seconds; to look at each connection once in a while takes longer
   TestServer server;
   Holder holder(server);
   for (const bool begun : {false, true}) {
-    RawClient client = server.Connect();
-    client.Send(Post("/hold", "{}"));
-    const auto exchange = holder.Take(1).at(0);
-    if (begun) {
-      exchange->BeginStream({});
-      exchange->Send(Event(0));
-      EXPECT_NE(client.ReadUntil("\n\n"), "");
-    }
-    Signal gone;
-    exchange->OnGone([&] { gone.Set(); });
-    const Stopwatch watch;
-    client.Close();
-    EXPECT_TRUE(gone.Wait(milliseconds(5000)));
-    EXPECT_LT(watch.Seconds(), 0.1);
-    if (begun) {
-      EXPECT_FALSE(exchange->Send(Event(1)));
-      exchange->EndStream();
-    } else {
-      exchange->Respond({});
-    }
-    Signal late;
-    exchange->OnGone([&] { late.Set(); });
-    EXPECT_EQ(late.count(), 1);
-    EXPECT_EQ(gone.count(), 1);
+    // A busy machine only makes it later: one try of several must be at once.
+    EXPECT_TRUE(Eventually([&] { return SecondsToNotice(server, holder, begun) < kAtOnce; }));
   }
-  EXPECT_TRUE(server->WaitIdle(milliseconds(5000)));
+  EXPECT_TRUE(server->WaitIdle(kPatience));
   for (const AccessRecord& record : server.records()) EXPECT_FALSE(record.complete);
 }
 
@@ -161,8 +146,9 @@ TEST(HttpStream, CutsOffAReaderThatIsTooSlow) {
   int sent = 0;
   while (sent < 10000 && exchange->Send(bytes)) ++sent;
   EXPECT_LT(sent, 10000);
-  EXPECT_TRUE(gone.Wait(milliseconds(5000)));
+  EXPECT_TRUE(gone.Wait());
   EXPECT_FALSE(client.ReadResponse());
+  EXPECT_EQ(server.records().size(), 1U) << "its line is there before its connection is gone";
 }
 
 TEST(HttpStream, CutsOffAReaderThatStopsReading) {
@@ -178,7 +164,7 @@ TEST(HttpStream, CutsOffAReaderThatStopsReading) {
   exchange->OnGone([&] { gone.Set(); });
   exchange->BeginStream({});
   EXPECT_TRUE(exchange->Send(std::string(32 << 20, 'x')));
-  EXPECT_TRUE(gone.Wait(milliseconds(5000)));
+  EXPECT_TRUE(gone.Wait());
 }
 
 TEST(HttpStream, AnExchangeThatIsDroppedIsAnsweredAllTheSame) {
@@ -237,6 +223,7 @@ TEST(HttpStream, ManyThreadsSendOnManyStreams) {
     ASSERT_EQ(exchanges.size(), static_cast<size_t>(kStreams));
     std::atomic<int> gone = 0;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         for (int i = thread; i < kStreams; i += kThreads) {
@@ -260,7 +247,7 @@ TEST(HttpStream, ManyThreadsSendOnManyStreams) {
       EXPECT_EQ(response->body, expected);
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_TRUE(server->WaitIdle(milliseconds(5000)));
+    EXPECT_TRUE(server->WaitIdle(kPatience));
     EXPECT_EQ(server->requests_in_flight(), 0);
     EXPECT_LE(gone, kStreams / 20);
     EXPECT_EQ(server.records().size(), static_cast<size_t>(kStreams));

