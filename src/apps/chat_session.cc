@@ -32,7 +32,8 @@ Status AnswerLast(ServedModel& served, const ChatPrompter& prompter, const Sampl
       prompter.Render(conversation.MessagesJson(), {.tools_json = conversation.tools_json()}));
   DECANT_ASSIGN_OR_RETURN(GenerateRequest request, ToRequest(flags, served.files().generation));
   request.prompt = std::move(prompt.tokens);
-  DECANT_ASSIGN_OR_RETURN(const Answer answer, StreamAnswer(served.engine(), std::move(request)));
+  DECANT_ASSIGN_OR_RETURN(const StreamedAnswer answer,
+                          StreamAnswer(served.engine(), std::move(request)));
   // Before the answer's end is told: who sees it may press Ctrl-C again, which is another one.
   if (InterruptRequested()) ForgetInterrupt();
   std::fprintf(stderr, "%s\n", DescribeAnswer(answer).c_str());

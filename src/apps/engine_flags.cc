@@ -66,8 +66,8 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
          "--linear", flags.linear,
          "Linear layers. On CUDA: cublas, or invariant, where a row's bits depend on nothing "
          "else in the step, and prompts take longer (default: cublas). On the CPU: onednn, or "
-         "int8, "
-         "where quantised weights meet activations rounded to 8 bits, as in llama.cpp: faster, "
+         "int8, where quantised weights meet activations rounded to 8 bits, as in llama.cpp: "
+         "faster, "
          "less memory, a little less exact (default: onednn)")
       ->type_name("NAME");
   app.add_option("--weights", flags.weights,

@@ -183,7 +183,8 @@ Status Generate(const GenerateFlags& flags) {
   request.sampling.prompt_logprobs = flags.prompt_logprobs;
   if (flags.json || flags.samples > 1) return GenerateWhole(*served, flags, std::move(request));
 
-  DECANT_ASSIGN_OR_RETURN(const Answer answer, StreamAnswer(served->engine(), std::move(request)));
+  DECANT_ASSIGN_OR_RETURN(const StreamedAnswer answer,
+                          StreamAnswer(served->engine(), std::move(request)));
   std::fprintf(stderr, "%s\n", DescribeAnswer(answer).c_str());
   if (answer.finish == FinishReason::kCancelled)
     return Status(StatusCode::kCancelled, "interrupted");

@@ -17,7 +17,7 @@ namespace {
 /// Writes the text as it comes. All calls come from the engine's loop, the last one fulfils `done`.
 class Printer {
  public:
-  std::future<Answer> answer() { return done_.get_future(); }
+  std::future<StreamedAnswer> answer() { return done_.get_future(); }
 
   void Update(const StreamUpdate& update) {
     std::fwrite(update.text.data(), 1, update.text.size(), stdout);
@@ -39,27 +39,27 @@ class Printer {
  private:
   const int64_t submitted_ = SteadyNanos();
   int64_t first_token_ = 0;
-  Answer answer_;
-  std::promise<Answer> done_;
+  StreamedAnswer answer_;
+  std::promise<StreamedAnswer> done_;
 };
 
 }  // namespace
 
-Expected<Answer> StreamAnswer(Engine& engine, GenerateRequest request) {
+Expected<StreamedAnswer> StreamAnswer(Engine& engine, GenerateRequest request) {
   const auto printer = std::make_shared<Printer>();
-  std::future<Answer> done = printer->answer();
+  std::future<StreamedAnswer> done = printer->answer();
   request.sink = [printer](const StreamUpdate& update) { printer->Update(update); };
   DECANT_ASSIGN_OR_RETURN(const RequestId id, engine.Submit(std::move(request)));
   while (done.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
     if (InterruptRequested()) engine.Cancel(id);
   }
-  Answer answer = done.get();
+  StreamedAnswer answer = done.get();
   if (!answer.text.empty() && answer.text.back() != '\n') std::fputs("\n", stdout);
   std::fflush(stdout);
   return answer;
 }
 
-std::string DescribeAnswer(const Answer& answer) {
+std::string DescribeAnswer(const StreamedAnswer& answer) {
   std::string line =
       fmt::format("[{}; prompt: {} tokens", FinishReasonName(answer.finish), answer.prompt_tokens);
   if (answer.generated_tokens > 0) {

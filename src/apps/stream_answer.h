@@ -9,7 +9,7 @@
 namespace decant {
 
 /// What became of a request whose text was shown while it came.
-struct Answer {
+struct StreamedAnswer {
   std::string text{};
   FinishReason finish = FinishReason::kCancelled;
   Status status{};
@@ -22,9 +22,9 @@ struct Answer {
 /// Submits a request of one sample, whose sink must be empty, writes its text to standard output as
 /// it comes, ends it with a line break, and waits for the end; an interrupt cancels it. Errors:
 /// Engine::Submit's.
-Expected<Answer> StreamAnswer(Engine& engine, GenerateRequest request);
+Expected<StreamedAnswer> StreamAnswer(Engine& engine, GenerateRequest request);
 
 /// "[end of text; prompt: 12 tokens in …; generated: …]"
-std::string DescribeAnswer(const Answer& answer);
+std::string DescribeAnswer(const StreamedAnswer& answer);
 
 }  // namespace decant

@@ -161,14 +161,6 @@ void Engine::Loop() {
   }
   const std::lock_guard lock(mutex_);
   Publish();
-  Rest();
-}
-
-/// Lets Drain return if no request is left: no step is in flight, and all that were are counted.
-/// mutex_ is held.
-void Engine::Rest() {
-  resting_ = true;
-  drained_.notify_all();
 }
 
 /// Empties the inbox into the scheduler; blocks while there is nothing at all to do. False once
@@ -179,7 +171,6 @@ bool Engine::Receive() {
     std::unique_lock lock(mutex_);
     Publish();
     scheduler_.Progress(rows_);
-    if (scheduler_.idle()) Rest();
     wake_.wait(lock, [this] {
       return !scheduler_.idle() || !arrivals_.empty() || !cancels_.empty() || stop_;
     });
@@ -381,7 +372,8 @@ void Engine::Fail(const Status& status) {
 }
 
 /// Copies how things stand to where Stats finds it, once a turn of the loop, when all that was
-/// computed is counted: whoever sees that nothing runs sees the last figures. mutex_ is held.
+/// computed is counted: whoever sees that nothing runs sees the last figures. Lets Drain return if
+/// no request is left and no step is in flight. mutex_ is held.
 void Engine::Publish() {
   stats_.running = scheduler_.running();
   stats_.pages_in_use = PagesInUse();
@@ -390,6 +382,8 @@ void Engine::Publish() {
     alive_ -= Narrow<int32_t>(ended_[reason]);
   }
   ended_ = {};
+  resting_ = scheduler_.idle();
+  if (resting_) drained_.notify_all();
 }
 
 }  // namespace decant

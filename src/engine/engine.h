@@ -170,7 +170,6 @@ class Engine {
 
   // The loop's thread only.
   void Loop();
-  void Rest();
   bool Receive();
   Status LaunchNext();
   const StepPlan& PlanNext();
@@ -211,7 +210,7 @@ class Engine {
   std::vector<RequestId> cancels_;
   Status refusal_;  ///< Why no request is accepted any more; ok: they are.
   bool stop_ = false;
-  bool resting_ = false;  ///< The loop has nothing to do, or has ended.
+  bool resting_ = false;  ///< The loop has nothing to do.
   RequestId next_id_ = 1;
   int32_t alive_ = 0;  ///< Samples accepted and not known to have ended.
   EngineStats stats_;

@@ -24,6 +24,9 @@ namespace {
 
 constexpr int kLanes = 16;
 
+/// 1.5 * 2^23: adding it rounds to a whole number in the low mantissa bits.
+constexpr float kRound = 12582912.0F;
+
 /// ln(2)^k / k! for k from 7 to 0: the Taylor series of 2^f.
 constexpr float kExp2Coefficients[] = {1.5252734e-5F, 1.5403530e-4F, 1.3333558e-3F, 9.6181291e-3F,
                                        5.5504109e-2F, 2.4022651e-1F, 6.9314718e-1F, 1.0F};
@@ -33,8 +36,6 @@ constexpr float kExp2Coefficients[] = {1.5252734e-5F, 1.5403530e-4F, 1.3333558e-
 /// [-0.5, 0.5]. Branch-free, so that a loop over it vectorises.
 inline float Exp2(float x) {
   const float clamped = x < -126.0F ? -126.0F : x;
-  // Adding 1.5 * 2^23 rounds to an integer in the low mantissa bits.
-  constexpr float kRound = 12582912.0F;
   const float shifted = clamped + kRound;
   const float whole = shifted - kRound;
   const float f = clamped - whole;
@@ -99,6 +100,10 @@ void Rope(float* __restrict head, const float* __restrict cos, const float* __re
 void ConvertToBf16(const float* __restrict x, int64_t n, Bf16* __restrict out) {
   for (int64_t i = 0; i < n; ++i) out[i] = ToBf16(x[i]);
 }
+
+/// A block of quantised weights, of 16 rows and 32 columns, in either packing.
+template <int kBits>
+constexpr int64_t kCompactBlockBytes = 64 + 16 * 32 * kBits / 8;
 
 #if defined(__AVX512BF16__)
 
@@ -283,9 +288,6 @@ inline void DecodeBlock(const std::byte* block, Use&& use) {
     }
   }
 }
-
-template <int kBits>
-constexpr int64_t kCompactBlockBytes = 64 + 16 * 32 * kBits / 8;
 
 #if defined(DECANT_AMX)
 

@@ -3,17 +3,20 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/linear.h"
+#include "tensor/f16.h"
 
 namespace decant {
 namespace {
 
 constexpr int kThreads = 2;
 
-/// Tokens by a weight of 3072 x 576 (gate and up); one of many copies at a time, so that no cache
-/// holds it.
+/// Tokens by a weight of 3072 x 576 (gate and up) in 4-bit blocks, as bf16 (range(1) = 0) or as it
+/// is with inputs in 8 bits (1); one of many copies at a time, so that no cache holds it.
 void Linear(benchmark::State& state) {
   constexpr int64_t kRows = 3072;
   constexpr int64_t kCols = 576;
@@ -22,13 +25,29 @@ void Linear(benchmark::State& state) {
   const CpuKernels& kernels = KernelsFor(DetectCpuLevel());
   const DType dtype = DetectCpuLevel() >= CpuLevel::kAvx512Bf16 ? DType::kBf16 : DType::kF32;
   ThreadPool pool(kThreads);
-  LinearEngine engine(dtype, LinearLayers::kLibrary, WeightCopies::kBf16, kernels, pool);
+  const auto layers = state.range(1) == 0 ? LinearLayers::kLibrary : LinearLayers::kInt8;
+  LinearEngine engine(dtype, layers, WeightCopies::kBf16, kernels, pool);
+  const auto code = [](int64_t cell) { return CounterRng(1).Below(cell, 16); };
+  constexpr float kScale = 0.0625F;
+  constexpr float kOffset = -0.5F;
   const RowSource source{
-      .rows = kRows, .cols = kCols, .read = [](int64_t first, int64_t count, float* out) {
-        for (int64_t i = 0; i < count * kCols; ++i) {
-          out[i] = static_cast<float>(CounterRng(1).Uniform(first * kCols + i) - 0.5);
-        }
-      }};
+      .rows = kRows,
+      .cols = kCols,
+      .read =
+          [&](int64_t first, int64_t count, float* out) {
+            for (int64_t i = 0; i < count * kCols; ++i) {
+              out[i] = kScale * static_cast<float>(code(first * kCols + i)) + kOffset;
+            }
+          },
+      .code_bits = 4,
+      .read_codes =
+          [&](int64_t first, int64_t count, int8_t* codes, uint16_t* scales, uint16_t* offsets) {
+            for (int64_t i = 0; i < count * kCols; ++i) {
+              codes[i] = static_cast<int8_t>(code(first * kCols + i));
+            }
+            std::fill_n(scales, count * kCols / 32, ToF16(kScale).bits);
+            std::fill_n(offsets, count * kCols / 32, ToF16(kOffset).bits);
+          }};
   std::vector<std::unique_ptr<SlicedLinear>> weights;
   weights.reserve(kCopies);
   for (int i = 0; i < kCopies; ++i) weights.push_back(engine.Pack(source, 192));
@@ -41,8 +60,9 @@ void Linear(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * weights[0]->bytes());
   state.counters["flop/s"] = benchmark::Counter(2.0 * static_cast<double>(tokens * kRows * kCols),
                                                 benchmark::Counter::kIsIterationInvariantRate);
+  state.SetLabel(layers == LinearLayers::kInt8 ? "int8" : "library");
 }
-BENCHMARK(Linear)->Arg(1)->Arg(8)->Arg(32)->Arg(128)->Arg(512)->UseRealTime();
+BENCHMARK(Linear)->ArgsProduct({{1, 8, 32, 128, 512}, {0, 1}})->UseRealTime();
 
 /// Decode attention of 32 rows with range(0) positions each, over 16 layers in turn.
 void DecodeAttention(benchmark::State& state) {

@@ -45,6 +45,13 @@ void Grow(HostBuffer& buffer, size_t wanted) {
   if (buffer.size() < wanted) buffer = HostBuffer(wanted);
 }
 
+/// Whether the source has quantised blocks, and the weight's slices are cut where they end.
+bool HasWholeBlocks(const RowSource& source, const SlicedLinear& weight) {
+  return source.code_bits != 0 && source.cols % 32 == 0 &&
+         std::ranges::all_of(weight.slices(),
+                             [](const SlicedLinear::Slice& slice) { return slice.rows % 16 == 0; });
+}
+
 }  // namespace
 
 struct PackedSlice {
@@ -237,8 +244,9 @@ std::unique_ptr<SlicedLinear> LinearEngine::Pack(const RowSource& source, int32_
   for (const std::unique_ptr<Worker>& worker : workers_) {
     Grow(worker->output, size_t{kPadding} * slice_rows * sizeof(float));
   }
-  if (MayBeInt8(source, slice_rows)) {
-    PackInt8(source, *weight);
+  if (layers_ == LinearLayers::kInt8 && HasWholeBlocks(source, *weight)) {
+    weight->int8_ = true;
+    PackCodes(source, *weight, PackForInt8);
   } else {
     PackLibrary(source, *weight);
     PackCompactCopy(source, *weight);
@@ -277,17 +285,6 @@ void LinearEngine::PackLibrary(const RowSource& source, SlicedLinear& weight) {
   }
 }
 
-/// Whether the weight has blocks that the kernels of 8-bit inputs take, and is to be used so.
-bool LinearEngine::MayBeInt8(const RowSource& source, int32_t slice_rows) const {
-  return layers_ == LinearLayers::kInt8 && source.code_bits != 0 && source.cols % kInt8Block == 0 &&
-         slice_rows % 16 == 0 && source.rows % 16 == 0;
-}
-
-void LinearEngine::PackInt8(const RowSource& source, SlicedLinear& weight) {
-  weight.int8_ = true;
-  PackCodes(source, weight, PackForInt8);
-}
-
 /// Packs the quantised blocks of every slice by `pack`, PackCompact or its like.
 template <typename Packer>
 void LinearEngine::PackCodes(const RowSource& source, SlicedLinear& weight, const Packer& pack) {
@@ -323,12 +320,9 @@ void LinearEngine::PackCodes(const RowSource& source, SlicedLinear& weight, cons
 void LinearEngine::PackCompactCopy(const RowSource& source, SlicedLinear& weight) {
   const int bits = source.code_bits;
   const auto multiply = bits == 4 ? kernels_.compact_multiply_4 : kernels_.compact_multiply_8;
-  if (copies_ != WeightCopies::kKeep || dtype_ != DType::kBf16 || bits == 0 ||
-      multiply == nullptr || source.cols % 32 != 0) {
+  if (copies_ != WeightCopies::kKeep || dtype_ != DType::kBf16 || multiply == nullptr ||
+      !HasWholeBlocks(source, weight)) {
     return;
-  }
-  for (const SlicedLinear::Slice& slice : weight.slices_) {
-    if (slice.rows % 16 != 0) return;
   }
   PackCodes(source, weight, PackCompact);
   // oneDNN sums some columns from zero and adds them to the total; how many at a time is its

@@ -119,9 +119,7 @@ class LinearEngine {
   float* Compute(const SlicedLinear& weight, const SlicedLinear::Slice& slice, TensorView input,
                  int32_t first, int32_t tokens, int worker);
   const LinearKernel& KernelFor(int32_t rows, int64_t cols);
-  bool MayBeInt8(const RowSource& source, int32_t slice_rows) const;
   void PackLibrary(const RowSource& source, SlicedLinear& weight);
-  void PackInt8(const RowSource& source, SlicedLinear& weight);
   template <typename Packer>
   void PackCodes(const RowSource& source, SlicedLinear& weight, const Packer& pack);
   void PackCompactCopy(const RowSource& source, SlicedLinear& weight);

@@ -25,6 +25,33 @@ float Input(int64_t token, int64_t col) {
   return ToFloat(ToBf16(static_cast<float>(CounterRng(9).Uniform(token * 65536 + col) * 2 - 1)));
 }
 
+/// `weight` of `rows` rows times the inputs of `tokens` tokens from `first_token` on.
+std::vector<float> Product(LinearEngine& engine, const SlicedLinear& weight, int64_t rows,
+                           DType dtype, int32_t first_token, int32_t tokens) {
+  const int64_t cols = weight.cols();
+  HostBuffer input((tokens + LinearEngine::kPadding) * cols * DTypeSize(dtype));
+  for (int64_t i = 0; i < int64_t{tokens} * cols; ++i) {
+    const float value = Input(first_token + i / cols, i % cols);
+    if (dtype == DType::kBf16) {
+      input.As<Bf16>()[i] = ToBf16(value);
+    } else {
+      input.As<float>()[i] = value;
+    }
+  }
+  // Rows past the last are padding: whatever stands there must not matter.
+  std::memset(input.data() + tokens * cols * DTypeSize(dtype), 0x7f, 64 * cols * DTypeSize(dtype));
+  std::vector<float> out(tokens * rows, std::nanf(""));
+  engine.Run(
+      weight, {.data = input.data(), .dtype = dtype, .rows = tokens, .cols = cols}, tokens,
+      [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, const float* y, int) {
+        for (int32_t i = 0; i < count; ++i) {
+          std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
+                      out.begin() + (first + i) * rows + slice.first_row);
+        }
+      });
+  return out;
+}
+
 std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t first_token,
                             int32_t tokens) {
   ThreadPool pool(threads);
@@ -37,28 +64,7 @@ std::vector<float> Multiply(const Case& c, DType dtype, int threads, int32_t fir
         }
       }};
   const auto weight = engine.Pack(source, c.slice_rows);
-  HostBuffer input((tokens + LinearEngine::kPadding) * c.cols * DTypeSize(dtype));
-  for (int64_t i = 0; i < int64_t{tokens} * c.cols; ++i) {
-    const float value = Input(first_token + i / c.cols, i % c.cols);
-    if (dtype == DType::kBf16) {
-      input.As<Bf16>()[i] = ToBf16(value);
-    } else {
-      input.As<float>()[i] = value;
-    }
-  }
-  // Rows past the last are padding: whatever stands there must not matter.
-  std::memset(input.data() + tokens * c.cols * DTypeSize(dtype), 0x7f,
-              64 * c.cols * DTypeSize(dtype));
-  std::vector<float> out(tokens * c.rows, std::nanf(""));
-  engine.Run(
-      *weight, {.data = input.data(), .dtype = dtype, .rows = tokens, .cols = c.cols}, tokens,
-      [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, const float* y, int) {
-        for (int32_t i = 0; i < count; ++i) {
-          std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
-                      out.begin() + (first + i) * c.rows + slice.first_row);
-        }
-      });
-  return out;
+  return Product(engine, *weight, c.rows, dtype, first_token, tokens);
 }
 
 std::vector<DType> TypesHere() {
@@ -170,26 +176,10 @@ TEST(LinearTest, QuantisedCopyIsReadByFewTokensAndGivesTheSameBits) {
     EXPECT_LT(with_copy->compact_bytes(), with_copy->bytes()) << bits << " bits, " << cols;
     EXPECT_EQ(without->compact_bytes(), without->bytes());
     for (int32_t tokens = 1; tokens <= kernels.compact_tokens; ++tokens) {
-      HostBuffer input((tokens + LinearEngine::kPadding) * cols * sizeof(Bf16));
-      for (int64_t i = 0; i < int64_t{tokens} * cols; ++i) {
-        input.As<Bf16>()[i] = ToBf16(Input(i / cols, i % cols));
-      }
-      const TensorView view{
-          .data = input.data(), .dtype = DType::kBf16, .rows = tokens, .cols = cols};
-      const auto multiply = [&](LinearEngine& by, const SlicedLinear& weight) {
-        std::vector<float> out(tokens * source.rows);
-        by.Run(weight, view, tokens,
-               [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count, const float* y,
-                   int) {
-                 for (int32_t i = 0; i < count; ++i) {
-                   std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
-                               out.begin() + (first + i) * source.rows + slice.first_row);
-                 }
-               });
-        return out;
-      };
-      const std::vector<float> compact = multiply(engine, *with_copy);
-      const std::vector<float> bf16 = multiply(plain, *without);
+      const std::vector<float> compact =
+          Product(engine, *with_copy, source.rows, DType::kBf16, 0, tokens);
+      const std::vector<float> bf16 =
+          Product(plain, *without, source.rows, DType::kBf16, 0, tokens);
       ASSERT_EQ(std::memcmp(compact.data(), bf16.data(), bf16.size() * sizeof(float)), 0)
           << tokens << " tokens, " << bits << " bits, " << cols << " columns";
     }
@@ -211,29 +201,7 @@ TEST(LinearTest, Int8ErrsByTheRoundingOfItsInputsAndKeepsBits) {
       EXPECT_EQ(weight->bytes(), weight->compact_bytes());
       std::vector<float> plain(source.rows * cols);
       source.read(0, source.rows, plain.data());
-      const auto multiply = [&](int32_t first_token, int32_t tokens) {
-        HostBuffer input((tokens + LinearEngine::kPadding) * cols * DTypeSize(dtype));
-        for (int64_t i = 0; i < int64_t{tokens} * cols; ++i) {
-          const float value = Input(first_token + i / cols, i % cols);
-          if (dtype == DType::kBf16) {
-            input.As<Bf16>()[i] = ToBf16(value);
-          } else {
-            input.As<float>()[i] = value;
-          }
-        }
-        std::vector<float> out(tokens * source.rows, std::nanf(""));
-        engine.Run(*weight, {.data = input.data(), .dtype = dtype, .rows = tokens, .cols = cols},
-                   tokens,
-                   [&](const SlicedLinear::Slice& slice, int32_t first, int32_t count,
-                       const float* y, int) {
-                     for (int32_t i = 0; i < count; ++i) {
-                       std::copy_n(y + int64_t{i} * slice.rows, slice.rows,
-                                   out.begin() + (first + i) * source.rows + slice.first_row);
-                     }
-                   });
-        return out;
-      };
-      const std::vector<float> all = multiply(0, kTokens);
+      const std::vector<float> all = Product(engine, *weight, source.rows, dtype, 0, kTokens);
       double square_errors = 0;
       double expected = 0;
       for (int32_t token = 0; token < kTokens; ++token) {
@@ -258,7 +226,7 @@ TEST(LinearTest, Int8ErrsByTheRoundingOfItsInputsAndKeepsBits) {
           << square_errors << ", " << expected << " expected";
       for (const int32_t tokens : {1, 2, 3, 15, 16, 17, 33}) {
         const int32_t first = kTokens - tokens;
-        const std::vector<float> some = multiply(first, tokens);
+        const std::vector<float> some = Product(engine, *weight, source.rows, dtype, first, tokens);
         EXPECT_EQ(std::memcmp(some.data(), &all[first * source.rows], some.size() * sizeof(float)),
                   0)
             << tokens << " tokens";
