@@ -124,16 +124,18 @@ __global__ void __launch_bounds__(kThreads)
                                 reinterpret_cast<TileToken*>(memory + kLinearStagingBytes));
   const int tile = static_cast<int>(blockIdx.y);
   tokens.Prepare(tile);
-  const LinearFinisher<T, kTokens> finisher(
-      args, tokens, static_cast<int>(blockIdx.x) * kLinearBlock, first_token, turned);
   const int chunks = min(Tile::kChunks, (args.tokens - first_token + 7) / 8);
-  finisher.Finish(0, 1, chunks, [&](int begin) {
+  WithFinish(args.result.finish, [&](auto finish) {
+    const LinearFinisher<T, kTokens, finish()> finisher(
+        args, tokens, static_cast<int>(blockIdx.x) * kLinearBlock, first_token, turned);
+    finisher.Finish(0, 1, chunks, [&](int begin) {
 #pragma unroll
-    for (int i = 0; i < Tile::kChunks; ++i) {
-      if (i / kFinishChunks * kFinishChunks != begin) continue;
-      finisher.Stage(i % kFinishChunks,
-                     make_float4(total[i][0], total[i][1], total[i][2], total[i][3]));
-    }
+      for (int i = 0; i < Tile::kChunks; ++i) {
+        if (i / kFinishChunks * kFinishChunks != begin) continue;
+        finisher.Stage(i % kFinishChunks,
+                       make_float4(total[i][0], total[i][1], total[i][2], total[i][3]));
+      }
+    });
   });
 }
 

@@ -116,8 +116,8 @@ struct LinearGroup {
   __device__ int barrier() const { return 1 + index; }
 };
 
-template <class Traits>
-using FinisherOf = LinearFinisher<typename Traits::Type, Traits::kTokens>;
+template <class Traits, LinearFinish kFinish>
+using FinisherOf = LinearFinisher<typename Traits::Type, Traits::kTokens, kFinish>;
 
 /// Chunks of 8 tokens that there are of a tile.
 template <class Traits>
@@ -125,16 +125,15 @@ __device__ inline int ChunksOf(const LinearArguments& args, int first_token) {
   return min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
 }
 
-/// Finishes a tile whose sums are in registers.
-template <class Traits>
-__device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArguments& args,
-                                  const LinearGroup<Traits>& group, int first_row_block,
-                                  int first_token) {
+template <class Traits, LinearFinish kFinish>
+__device__ inline void FinishTileAs(LinearSums<Traits>& sums, const LinearArguments& args,
+                                    const LinearGroup<Traits>& group, int first_row_block,
+                                    int first_token) {
 #pragma unroll
   for (int block = 0; block < Traits::kBlocks; ++block) {
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
-    const FinisherOf<Traits> finisher(args, group.tokens, row, first_token, group.turned);
+    const FinisherOf<Traits, kFinish> finisher(args, group.tokens, row, first_token, group.turned);
     // A branch for each place, since registers have no addresses.
     finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token), [&](int begin) {
 #pragma unroll
@@ -148,6 +147,16 @@ __device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArgument
       }
     });
   }
+}
+
+/// Finishes a tile whose sums are in registers.
+template <class Traits>
+__device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArguments& args,
+                                  const LinearGroup<Traits>& group, int first_row_block,
+                                  int first_token) {
+  WithFinish(args.result.finish, [&](auto finish) {
+    FinishTileAs<Traits, finish()>(sums, args, group, first_row_block, first_token);
+  });
 }
 
 /// kSequential: tile after tile, range after range.
@@ -222,8 +231,7 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     WaitInPlace(shared.merged(), 0);  // memory that others still send to must not go
     return;
   }
-  const FinisherOf<Traits> finisher(args, group.tokens, row, first_token, group.turned);
-  finisher.Finish(rank, splits, owned, [&](int begin) {
+  const auto add_ranges = [&](int begin, const auto& finisher) {
     if (begin == 0) WaitInPlace(shared.merged(), 0);
 #pragma unroll
     for (int i = 0; i < kFinishChunks; ++i) {
@@ -236,6 +244,10 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
       }
       finisher.Stage(i, sum);
     }
+  };
+  WithFinish(args.result.finish, [&](auto finish) {
+    const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token, group.turned);
+    finisher.Finish(rank, splits, owned, [&](int begin) { add_ranges(begin, finisher); });
   });
 }
 

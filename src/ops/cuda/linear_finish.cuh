@@ -54,10 +54,7 @@ class TileTokens {
     if (tile == prepared_ || args_.result.finish == LinearFinish::kResidual) return;
     if (prepared_ >= 0) SyncThreads(barrier_, kLinearGroupThreads);  // all are done with the last
     if (args_.result.finish == LinearFinish::kQkv) Locate(tile);
-    for (int i = threadIdx.x % kLinearGroupThreads / 4; i < kTokens; i += kLinearGroupThreads / 4) {
-      const float scale = Scale(tile * kTokens + i);
-      if (threadIdx.x % 4 == 0) memory_[i].scale = scale;
-    }
+    Scales(tile);
     SyncThreads(barrier_, kLinearGroupThreads);
     prepared_ = tile;
   }
@@ -87,20 +84,45 @@ class TileTokens {
                                                   position % cache.page_size);
   }
 
-  /// 1 / root mean square of a token; four threads add its parts up, whatever the tile.
-  __device__ float Scale(int token) const {
-    if (args_.squares == nullptr) return 1;
-    float sum = 0;
-    if (token < args_.tokens) {
-      const int32_t parts = SquareParts(args_.cols);
-      const float* squares = args_.squares + static_cast<int64_t>(token) * parts;
-#pragma unroll 4
-      for (int part = threadIdx.x % 4; part < parts; part += 4) sum += __ldcg(squares + part);
+  /// 1 / root mean square of each token; four threads add a token's parts up, whatever the tile.
+  __device__ void Scales(int tile) {
+    constexpr int kAtOnce = kLinearGroupThreads / 4;
+    constexpr int kRounds = (kTokens + kAtOnce - 1) / kAtOnce;
+    constexpr int kLoads = kRounds > 2 ? 2 : 8;  // of each round, on their way together
+    const int first = static_cast<int>(threadIdx.x) % kLinearGroupThreads / 4;
+    const int parts = args_.squares == nullptr ? 0 : SquareParts(args_.cols);
+    float sums[kRounds] = {};
+#pragma unroll 1
+    for (int part = threadIdx.x % 4; part < parts; part += 4 * kLoads) {
+      float loaded[kRounds][kLoads];
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) {
+        const int token = tile * kTokens + first + round * kAtOnce;
+        const float* squares = args_.squares + static_cast<int64_t>(token) * parts + part;
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+          const bool there = token < args_.tokens && part + 4 * i < parts;
+          loaded[round][i] = there ? __ldcg(squares + 4 * i) : 0.0F;
+        }
+      }
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) sums[round] += loaded[round][i];
+      }
     }
-    sum += __shfl_xor_sync(0xffffffffU, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffU, sum, 2);
-    const float mean = __fdiv_rn(sum, static_cast<float>(args_.cols));
-    return __fmul_rn(rsqrtf(__fadd_rn(mean, args_.epsilon)), 1 / kRoundedScale<T>);
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      float sum = sums[round];
+      sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+      const float mean = __fdiv_rn(sum, static_cast<float>(args_.cols));
+      const float scale = __fmul_rn(rsqrtf(__fadd_rn(mean, args_.epsilon)), 1 / kRoundedScale<T>);
+      const int at = first + round * kAtOnce;
+      if (threadIdx.x % 4 == 0 && at < kTokens) {
+        memory_[at].scale = args_.squares == nullptr ? 1.0F : scale;
+      }
+    }
   }
 
   const LinearArguments& args_;
@@ -113,7 +135,10 @@ class TileTokens {
 /// GroupProduct leaves them: row lane / 4 of the warp's 16 rows at tokens 2 (lane % 4) and the
 /// next, then row + 8 at the same tokens. They are turned in shared memory, after which a lane has
 /// token lane % 8 and rows 4 (lane / 8) to 4 (lane / 8) + 3.
-template <typename T, int kTokens>
+///
+/// What becomes of them is a constant here: with a branch for each chunk, a warp waited for one
+/// chunk after another.
+template <typename T, int kTokens, LinearFinish kFinish>
 class LinearFinisher {
  public:
   /// turned: kLinearStagingBytes of shared memory, the group's.
@@ -127,8 +152,9 @@ class LinearFinisher {
         first_row_(first_row),
         row_(first_row + warp_ * 16 + lane_ / 8 * 4),
         first_token_(first_token),
+        tokens_here_(min(kTokens, args.tokens - first_token)),
         turned_(turned + warp_ * kFinishChunks * kTurnedFloats) {
-    if (result_.finish != LinearFinish::kQkv) return;
+    if constexpr (kFinish != LinearFinish::kQkv) return;
     const QkvPlaces& qkv = result_.qkv;
     head_ = row_ / qkv.shape.head_dim;
     dim_ = PackedRowSource(qkv.shape.head_dim / 2, row_) - head_ * qkv.shape.head_dim;
@@ -150,21 +176,18 @@ class LinearFinisher {
       const int local = (first + begin * stride) * 8 + lane_ % 8;
       float4 beside[kFinishChunks];
 #pragma unroll
-      for (int i = 0; i < kFinishChunks; ++i) {
-        if (begin + i < count) beside[i] = LoadBeside(local + i * stride * 8);
-      }
+      for (int i = 0; i < kFinishChunks; ++i) beside[i] = LoadBeside(local + i * stride * 8);
       stage(begin);
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < kFinishChunks; ++i) {
-        if (begin + i >= count) continue;
         const float4 sums = *reinterpret_cast<const float4*>(turned_ + i * kTurnedFloats +
                                                              TurnedPlace(lane_ % 8, lane_ / 8 * 4));
         FinishFour(local + i * stride * 8, sums, beside[i]);
       }
       __syncwarp();
     }
-    if (result_.finish == LinearFinish::kResidual) WriteSquares(first, stride, count);
+    if constexpr (kFinish == LinearFinish::kResidual) WriteSquares(first, stride, count);
   }
 
   /// For Finish: the calling thread's sums of a chunk, `place`th of those staged together.
@@ -181,9 +204,8 @@ class LinearFinisher {
  private:
   using Pair = typename Element<T>::Pair;
 
-  __device__ bool Here(int local) const {
-    return first_token_ + local < args_.tokens && row_ < args_.rows;
-  }
+  /// Chunks beyond the last one may be asked for too.
+  __device__ bool Here(int local) const { return local < tokens_here_ && row_ < args_.rows; }
   /// The token's row of a matrix of `width` columns.
   __device__ int64_t RowOf(int local, int width) const {
     return static_cast<int64_t>(first_token_ + local) * width;
@@ -194,40 +216,37 @@ class LinearFinisher {
 
   /// What is added to the sums or turns them, asked for before the sums are at hand.
   __device__ float4 LoadBeside(int local) const {
-    const float* from = nullptr;
-    if (result_.finish == LinearFinish::kResidual) {
-      from = static_cast<const float*>(result_.output) + RowOf(local, args_.rows) + row_;
-    } else if (result_.finish == LinearFinish::kQkv && Rotates()) {
-      from = result_.qkv.rotations +
-             static_cast<int64_t>(tokens_.at(local).position) * result_.qkv.shape.head_dim +
-             dim_ * 2;
+    float4 loaded = make_float4(0, 0, 0, 0);
+    if (!Here(local)) return loaded;
+    if constexpr (kFinish == LinearFinish::kResidual) {
+      const float* old =
+          static_cast<const float*>(result_.output) + RowOf(local, args_.rows) + row_;
+      loaded = __ldcg(reinterpret_cast<const float4*>(old));
+    } else if constexpr (kFinish == LinearFinish::kQkv) {
+      if (!Rotates()) return loaded;
+      const float* rotation =
+          result_.qkv.rotations +
+          static_cast<int64_t>(tokens_.at(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
+      loaded = __ldcg(reinterpret_cast<const float4*>(rotation));
     }
-    if (from == nullptr || !Here(local)) return make_float4(0, 0, 0, 0);
-    return __ldcg(reinterpret_cast<const float4*>(from));
+    return loaded;
   }
 
   __device__ void FinishFour(int local, float4 sums, float4 beside) const {
-    if (result_.finish == LinearFinish::kResidual) {
+    if constexpr (kFinish == LinearFinish::kResidual) {
       AddToResidual(local, sums, beside);
-      return;
-    }
-    if (!Here(local)) return;
-    const float scale = tokens_.at(local).scale;
-    switch (result_.finish) {
-      case LinearFinish::kFloat:
-        WriteFloats(local, sums, scale);
-        break;
-      case LinearFinish::kQkv:
-        WriteHead(local, sums, scale, beside);
-        break;
-      default:
-        WriteSiluMul(local, sums, scale);
+    } else {
+      const float scale = tokens_.at(min(local, kTokens - 1)).scale;
+      if constexpr (kFinish == LinearFinish::kFloat) WriteFloats(local, sums, scale);
+      if constexpr (kFinish == LinearFinish::kQkv) WriteHead(local, sums, scale, beside);
+      if constexpr (kFinish == LinearFinish::kSiluMul) WriteSiluMul(local, sums, scale);
     }
   }
 
   __device__ void WriteFloats(int local, float4 sums, float scale) const {
     const float4 values = make_float4(__fmul_rn(sums.x, scale), __fmul_rn(sums.y, scale),
                                       __fmul_rn(sums.z, scale), __fmul_rn(sums.w, scale));
+    if (!Here(local)) return;
     float* out = static_cast<float*>(result_.output) + RowOf(local, args_.rows);
     if (args_.pair_distance != 0) {
       out += PackedRowSource(args_.pair_distance, row_);
@@ -250,8 +269,9 @@ class LinearFinisher {
       const float silu = __fdividef(gate, __fadd_rn(1.0F, __expf(-gate)));
       return __fmul_rn(silu, __fmul_rn(up, scale));
     };
-    *reinterpret_cast<Pair*>(out + PackedRowSource(args_.pair_distance, row_)) =
-        Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
+    const Pair values = Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
+    if (!Here(local)) return;
+    *reinterpret_cast<Pair*>(out + PackedRowSource(args_.pair_distance, row_)) = values;
   }
 
   __device__ void WriteHead(int local, float4 sums, float scale, float4 rotation) const {
@@ -265,6 +285,7 @@ class LinearFinisher {
       Rotate(first.x, partners.x, rotation.x, rotation.y);
       Rotate(first.y, partners.y, rotation.z, rotation.w);
     }
+    if (!Here(local)) return;
     const int partner_dim = dim_ + shape.head_dim / 2;
     T* out;
     int first_at = dim_;
@@ -313,7 +334,9 @@ class LinearFinisher {
     }
     squares += __shfl_xor_sync(0xffffffffU, squares, 8);
     squares += __shfl_xor_sync(0xffffffffU, squares, 16);
-    if (lane_ < 8) reinterpret_cast<float*>(&tokens_.at(local))[warp_] = squares;
+    if (lane_ < 8 && local < tokens_here_) {
+      reinterpret_cast<float*>(&tokens_.at(local))[warp_] = squares;
+    }
   }
 
   /// Adds up what the warps' rows gave.
@@ -337,10 +360,26 @@ class LinearFinisher {
   const int first_row_;
   const int row_;  ///< first of the lane's four
   const int first_token_;
+  const int tokens_here_;  ///< of the tile's
   float* const turned_;
   int head_ = 0;  ///< kQkv: of the lane's rows; the first one's dim
   int dim_ = 0;
   float4 bias_ = {0, 0, 0, 0};
 };
+
+/// Calls call(constant) with `finish` as a constant.
+template <typename Call>
+__device__ inline void WithFinish(LinearFinish finish, Call&& call) {
+  switch (finish) {
+    case LinearFinish::kFloat:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kFloat>{});
+    case LinearFinish::kQkv:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kQkv>{});
+    case LinearFinish::kResidual:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kResidual>{});
+    case LinearFinish::kSiluMul:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kSiluMul>{});
+  }
+}
 
 }  // namespace decant
