@@ -170,10 +170,10 @@ Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> comm
       "  decant bench steps --model M --engine flash --decode-kernel rows   # pages alone\n"
       "  decant bench steps --model M.gguf --scale 0.1 --requests 16 --max-batch 8 --runs 1\n"
       "Plain runs give wall times, token gaps and how long the device idles between steps, timed\n"
-      "runs the parts of a step; both walls are printed, so that the cost of looking is known. "
-      "Time stamps go into the device's own order\n"
-      "of work and nothing waits for them. The floor of a step is the longer of: the bytes it\n"
-      "must read over the measured memory bandwidth, its operations over the measured rate.");
+      "runs the parts of a step; both walls are printed, so that the cost of looking is known.\n"
+      "Time stamps go into the device's own order of work and nothing waits for them. The\n"
+      "floor of a step is the longer of: the bytes it must read over the measured memory\n"
+      "bandwidth, its operations over the measured rate.");
   return {.app = &app, .run = [flags, command] { return BenchSteps(*flags, command); }};
 }
 

@@ -75,9 +75,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
                  "tokens; bf16: without them. Same output")
       ->capture_default_str()
       ->type_name("COPIES");
-  app.add_option("--graphs", flags.graphs,
-                 "On CUDA with the decode kernel split: on launches a step's layers as one graph, "
-                 "off kernel by kernel. Same output")
+  app.add_option(
+         "--graphs", flags.graphs,
+         "On CUDA with the decode kernel split: on launches the layers of every step, loaded "
+         "or not, as one graph; off kernel by kernel. Same output")
       ->capture_default_str()
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("SWITCH");

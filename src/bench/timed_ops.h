@@ -43,6 +43,7 @@ class TimedOps : public ForwardingOps {
   /// Times no more; the steps timed since Start, in order.
   std::vector<StepTimes> Stop();
 
+  bool watched() const override { return timing_ || inner().watched(); }
   void BeginStep(const StepBatch& batch) override;
   void Embed(const EmbeddingWeight& embedding, TensorView residual) override;
   void NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,

@@ -17,7 +17,7 @@ namespace decant {
 
 /// A StepRunner that does what the host does for a step on a GPU, and computes nothing: it packs
 /// the plan, plans its prompts, gathers its draws; every row samples token 0. For tests and
-/// benchmarks. It packs by StepPacker, in whose place StepUpload still has a packing of its own.
+/// benchmarks.
 class PackingRunner : public StepRunner {
  public:
   struct Limits {

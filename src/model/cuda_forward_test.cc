@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -54,9 +56,15 @@ std::vector<float> AllLogits(Ops& ops, const ModelConfig& config, const DecoderW
         .token_ids = ids, .positions = positions, .token_rows = token_rows, .rows = rows};
     std::vector<int32_t> wanted(ids.size());
     std::iota(wanted.begin(), wanted.end(), 0);
+    if (first % 2 == 1) std::ranges::reverse(wanted);  // some steps ask in another order
     const TensorView view = Logits(ops, weights, Forward(ops, weights, batch), wanted);
-    std::vector<float> values(view.rows * view.cols);
-    ops.Download(view, values);
+    std::vector<float> downloaded(view.rows * view.cols);
+    ops.Download(view, downloaded);
+    std::vector<float> values(downloaded.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      std::copy_n(downloaded.begin() + static_cast<int64_t>(i) * view.cols, view.cols,
+                  values.begin() + wanted[i] * view.cols);
+    }
     for (const BatchRow& row : rows) {
       const auto begin = values.begin() + int64_t{row.query_start} * config.shape.vocab;
       logits[row.slot].insert(logits[row.slot].end(), begin,
@@ -74,23 +82,47 @@ double RootMeanSquareError(const std::vector<float>& a, const std::vector<float>
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
+/// How a forward is computed.
+struct Setting {
+  LinearLayers linear;
+  DecodeKernel kernel;
+  int32_t page_size;
+};
+
+std::vector<Setting> Settings() {
+  std::vector<Setting> settings;
+  for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInvariant}) {
+    settings.push_back({linear, DecodeKernel::kRows, 16});
+    settings.push_back({linear, DecodeKernel::kRows, 256});
+    settings.push_back({linear, DecodeKernel::kSplit, 64});
+    if (FlashAttentionAvailable().ok()) settings.push_back({linear, DecodeKernel::kFlash, 256});
+  }
+  return settings;
+}
+
+std::vector<testing::TinyModel> Models() {
+  return {{.head_dim = 64, .max_positions = 512},
+          {.family = "qwen2",
+           .heads = 7,
+           .kv_heads = 1,
+           .head_dim = 128,
+           .max_positions = 512,
+           .tied_head = false,
+           .seed = 2},
+          {.family = "qwen3", .head_dim = 128, .max_positions = 512, .seed = 3}};
+}
+
 TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
   if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
   const std::vector<std::pair<int32_t, int32_t>> whole = {{kTokens, 0}, {0, kTokens}};
   const std::vector<std::pair<int32_t, int32_t>> cut = {{100, 1}, {1, 250}, {1, 1},
                                                         {198, 2}, {1, 75},  {29, 1}};
-  for (const testing::TinyModel& model : {testing::TinyModel{.head_dim = 64, .max_positions = 512},
-                                          testing::TinyModel{.family = "qwen2",
-                                          .heads = 7,
-                                          .kv_heads = 1,
-                                          .head_dim = 128,
-                                          .max_positions = 512,
-                                          .tied_head = false,
-                                          .seed = 2}}) {
+  for (const testing::TinyModel& model : Models()) {
     const auto file = std::make_shared<const GgufFile>(
         GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
     const ModelConfig config = ReadModelConfig(*file).value();
     std::vector<int32_t> tokens;
+    tokens.reserve(kTokens);
     for (int32_t i = 0; i < kTokens; ++i) tokens.push_back(i * 71 % model.vocab);
     const auto compute = [&](Ops& ops, int32_t page_size,
                              const std::vector<std::pair<int32_t, int32_t>>& chunks) {
@@ -106,13 +138,11 @@ TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
           type == CudaType::kF16 ? OracleOps::Rounding::kF16 : OracleOps::Rounding::kBf16);
       const double rounding = RootMeanSquareError(compute(rounded, 16, whole), exact);
       ASSERT_GT(rounding, 0);
-      for (const auto& [kernel, page_size] :
-           {std::pair{DecodeKernel::kRows, 16}, std::pair{DecodeKernel::kRows, 256},
-            std::pair{DecodeKernel::kFlash, 256}}) {
-        if (kernel == DecodeKernel::kFlash && !FlashAttentionAvailable().ok()) continue;
+      for (const auto& [linear, kernel, page_size] : Settings()) {
         auto ops = CudaOps::Create({.shape = config.shape,
                                     .type = type,
                                     .decode_kernel = kernel,
+                                    .linear = linear,
                                     .threads = 4,
                                     .max_tokens = kTokens,
                                     .max_rows = 2,
@@ -122,10 +152,87 @@ TEST(CudaForwardTest, ErrsAtMostTwiceAsMuchAsTheSamePrecision) {
         const std::vector<float> logits = compute(**ops, page_size, cut);
         ASSERT_TRUE((*ops)->status().ok()) << (*ops)->status().ToString();
         const double error = RootMeanSquareError(logits, exact);
-        std::printf("%s head_dim %d, %s, %s, pages of %d: error %.3g, rounding alone %.3g\n",
+        std::printf("%s head_dim %d, %s, %s, %s, pages of %d: error %.3g, rounding alone %.3g\n",
                     model.family.c_str(), model.head_dim, type == CudaType::kF16 ? "fp16" : "bf16",
+                    linear == LinearLayers::kLibrary ? "cublas" : "invariant",
                     std::string(DecodeKernelName(kernel)).c_str(), page_size, error, rounding);
         EXPECT_TRUE(error <= 2 * rounding) << error << " against " << rounding;
+      }
+    }
+  }
+}
+
+constexpr int32_t kPaddedPages = 12;
+constexpr int32_t kPaddedPageSize = 16;
+
+/// Three prompts in a step of 21 tokens, then a step of a token each: `split` computes 24 and 4.
+/// Row r has page 10 - r. Returns the contexts then.
+std::array<int32_t, 3> ComputePaddedSteps(Ops& ops, const DecoderWeights& weights) {
+  const std::array<int32_t, 3> prompts = {5, 7, 9};
+  const std::array<int32_t, 3> pages = {10, 9, 8};
+  std::array<int32_t, 3> contexts = {0, 0, 0};
+  for (const bool decodes : {false, true}) {
+    std::vector<int32_t> ids;
+    std::vector<int32_t> positions;
+    std::vector<int32_t> token_rows;
+    std::vector<BatchRow> rows;
+    for (int32_t r = 0; r < 3; ++r) {
+      const int32_t count = decodes ? 1 : prompts[r];
+      rows.push_back({.slot = r,
+                      .query_start = static_cast<int32_t>(ids.size()),
+                      .query_len = count,
+                      .context_len = contexts[r] + count,
+                      .pages = std::span(pages).subspan(r, 1)});
+      for (int32_t i = 0; i < count; ++i) {
+        ids.push_back(7 * r + i + 1);
+        positions.push_back(contexts[r]++);
+        token_rows.push_back(r);
+      }
+    }
+    Forward(ops, weights,
+            {.token_ids = ids, .positions = positions, .token_rows = token_rows, .rows = rows});
+  }
+  return contexts;
+}
+
+TEST(CudaForwardTest, PaddingLeavesNothingInTheCache) {
+  if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const testing::TinyModel& model : Models()) {
+    const auto file = std::make_shared<const GgufFile>(
+        GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
+    const ModelConfig config = ReadModelConfig(*file).value();
+    for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInvariant}) {
+      SCOPED_TRACE(model.family + (linear == LinearLayers::kLibrary ? " cublas" : " invariant"));
+      auto made = CudaOps::Create({.shape = config.shape,
+                                   .decode_kernel = DecodeKernel::kSplit,
+                                   .linear = linear,
+                                   .max_tokens = 64,
+                                   .max_rows = 3,
+                                   .max_samples = 3,
+                                   .max_model_len = 64});
+      ASSERT_TRUE(made.ok()) << made.status().ToString();
+      CudaOps& ops = **made;
+      const DecoderWeights weights = LoadDecoderWeights(file, config, ops, nullptr).value();
+      ASSERT_TRUE(ops.AllocateCache(kPaddedPages, kPaddedPageSize).ok());
+      for (int32_t page = 0; page < kPaddedPages; ++page) ops.PoisonPage(page);
+      const std::array<int32_t, 3> contexts = ComputePaddedSteps(ops, weights);
+
+      const int64_t width = int64_t{config.shape.kv_heads} * config.shape.head_dim;
+      std::vector<float> keys(kPaddedPageSize * width);
+      std::vector<float> values(keys.size());
+      for (int32_t layer = 0; layer < config.shape.layers; ++layer) {
+        for (int32_t page = 0; page < kPaddedPages; ++page) {
+          ops.ReadPage(layer, page, keys, values);
+          ASSERT_TRUE(ops.status().ok()) << ops.status().ToString();
+          const int32_t row = 10 - page;
+          const int64_t written = row >= 0 && row < 3 ? contexts[row] * width : 0;
+          for (int64_t i = 0; i < std::ssize(keys); ++i) {
+            ASSERT_EQ(std::isnan(keys[i]), i >= written)
+                << "K, layer " << layer << " page " << page << " slot " << i / width;
+            ASSERT_EQ(std::isnan(values[i]), i >= written)
+                << "V, layer " << layer << " page " << page << " slot " << i / width;
+          }
+        }
       }
     }
   }

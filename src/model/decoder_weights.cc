@@ -134,7 +134,7 @@ Expected<LayerWeights> LoadLayer(int32_t index, const ModelConfig& config, Tenso
   DECANT_ASSIGN_OR_RETURN(const RowSource q, reader.Matrix(Role::kQuery, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource k, reader.Matrix(Role::kKey, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource v, reader.Matrix(Role::kValue, index));
-  layer.qkv = ops.PackQkv(q, k, v);
+  layer.qkv = ops.PackQkv(*layer.attention_norm, q, k, v);
   reader.Done({Role::kQuery, Role::kKey, Role::kValue}, index);
   if (config.qkv_bias) {
     DECANT_ASSIGN_OR_RETURN(layer.qkv_bias,
@@ -150,7 +150,7 @@ Expected<LayerWeights> LoadLayer(int32_t index, const ModelConfig& config, Tenso
   DECANT_ASSIGN_OR_RETURN(layer.mlp_norm, vector({Role::kMlpNorm}));
   DECANT_ASSIGN_OR_RETURN(const RowSource gate, reader.Matrix(Role::kGate, index));
   DECANT_ASSIGN_OR_RETURN(const RowSource up, reader.Matrix(Role::kUp, index));
-  layer.gate_up = ops.PackGateUp(gate, up);
+  layer.gate_up = ops.PackGateUp(*layer.mlp_norm, gate, up);
   reader.Done({Role::kGate, Role::kUp}, index);
   DECANT_ASSIGN_OR_RETURN(const RowSource down, reader.Matrix(Role::kDown, index));
   layer.down = ops.PackProjection(down);
@@ -167,13 +167,13 @@ Expected<DecoderWeights> LoadDecoderWeights(const std::shared_ptr<const TensorSo
   DecoderWeights weights;
   DECANT_ASSIGN_OR_RETURN(const RowSource embedding, reader.Matrix(TensorRole::kEmbedding));
   weights.embedding = ops.PackEmbedding(embedding);
+  DECANT_ASSIGN_OR_RETURN(weights.final_norm, LoadVector({TensorRole::kFinalNorm}, 0, reader, ops));
   // The largest matrix first: beside it, its pages of the file are in memory while it is packed.
   const TensorRole head_role = config.tied_head ? TensorRole::kEmbedding : TensorRole::kHead;
   DECANT_ASSIGN_OR_RETURN(const RowSource head, reader.Matrix(head_role));
-  weights.head = ops.PackHead(head);
+  weights.head = ops.PackHead(*weights.final_norm, head);
   reader.Done({TensorRole::kEmbedding});
   if (!config.tied_head) reader.Done({TensorRole::kHead});
-  DECANT_ASSIGN_OR_RETURN(weights.final_norm, LoadVector({TensorRole::kFinalNorm}, 0, reader, ops));
   for (int32_t i = 0; i < config.shape.layers; ++i) {
     DECANT_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(i, config, reader, ops));
     weights.layers.push_back(std::move(layer));

@@ -89,15 +89,16 @@ Expected<DecoderWeights> MakeRandomWeights(const ModelConfig& config, uint64_t s
   DecoderWeights weights;
   const RowSource embedding = random.Next(shape.vocab, shape.hidden);
   weights.embedding = ops.PackEmbedding(embedding);
-  weights.head =
-      ops.PackHead(config.tied_head ? embedding : random.Next(shape.vocab, shape.hidden));
+  weights.final_norm = ones();
+  weights.head = ops.PackHead(
+      *weights.final_norm, config.tied_head ? embedding : random.Next(shape.vocab, shape.hidden));
   for (int32_t i = 0; i < shape.layers; ++i) {
     LayerWeights layer;
     layer.attention_norm = ones();
     const RowSource q = random.Next(q_rows, shape.hidden);
     const RowSource k = random.Next(kv_rows, shape.hidden);
     const RowSource v = random.Next(kv_rows, shape.hidden);
-    layer.qkv = ops.PackQkv(q, k, v);
+    layer.qkv = ops.PackQkv(*layer.attention_norm, q, k, v);
     if (config.qkv_bias) {
       layer.qkv_bias = ops.PackVector(std::vector<float>(q_rows + 2 * kv_rows, 0.0F));
     }
@@ -105,12 +106,11 @@ Expected<DecoderWeights> MakeRandomWeights(const ModelConfig& config, uint64_t s
     layer.mlp_norm = ones();
     const RowSource gate = random.Next(shape.intermediate, shape.hidden);
     const RowSource up = random.Next(shape.intermediate, shape.hidden);
-    layer.gate_up = ops.PackGateUp(gate, up);
+    layer.gate_up = ops.PackGateUp(*layer.mlp_norm, gate, up);
     layer.down = ops.PackProjection(random.Next(shape.hidden, shape.intermediate));
     weights.layers.push_back(std::move(layer));
     if (progress) progress(i + 1, shape.layers);
   }
-  weights.final_norm = ones();
   DECANT_RETURN_IF_ERROR(ops.FinishLoading());
   return weights;
 }

@@ -16,19 +16,22 @@ class ForwardingOps : public Ops {
   explicit ForwardingOps(std::unique_ptr<Ops> inner) : inner_(std::move(inner)) {}
 
   std::string Describe() const override { return inner_->Describe(); }
+  bool watched() const override { return true; }
 
-  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
-                                        const RowSource& v) override {
-    return inner_->PackQkv(q, k, v);
+  std::unique_ptr<LinearWeight> PackQkv(const VectorWeight& norm, const RowSource& q,
+                                        const RowSource& k, const RowSource& v) override {
+    return inner_->PackQkv(norm, q, k, v);
   }
-  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override {
-    return inner_->PackGateUp(gate, up);
+  std::unique_ptr<LinearWeight> PackGateUp(const VectorWeight& norm, const RowSource& gate,
+                                           const RowSource& up) override {
+    return inner_->PackGateUp(norm, gate, up);
   }
   std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override {
     return inner_->PackProjection(weight);
   }
-  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override {
-    return inner_->PackHead(weight);
+  std::unique_ptr<LinearWeight> PackHead(const VectorWeight& norm,
+                                         const RowSource& weight) override {
+    return inner_->PackHead(norm, weight);
   }
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override {
     return inner_->PackEmbedding(weight);
@@ -109,6 +112,7 @@ class ForwardingOps : public Ops {
 
  protected:
   Ops& inner() { return *inner_; }
+  const Ops& inner() const { return *inner_; }
 
  private:
   std::unique_ptr<Ops> inner_;

@@ -158,13 +158,19 @@ class Ops {
 
   /// A line for people: processor, kernels, types, threads.
   virtual std::string Describe() const = 0;
+  /// Whether something between the caller and the backend looks at a step's calls one by one: then
+  /// each must be queued by itself.
+  virtual bool watched() const { return false; }
 
-  // Load.
-  virtual std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
-                                                const RowSource& v) = 0;
-  virtual std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) = 0;
+  // Load. `norm` is that of the weight's input: an implementation may multiply the weight's columns
+  // by its gains. The weight is then good for inputs of this norm only.
+  virtual std::unique_ptr<LinearWeight> PackQkv(const VectorWeight& norm, const RowSource& q,
+                                                const RowSource& k, const RowSource& v) = 0;
+  virtual std::unique_ptr<LinearWeight> PackGateUp(const VectorWeight& norm, const RowSource& gate,
+                                                   const RowSource& up) = 0;
   virtual std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) = 0;
-  virtual std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) = 0;
+  virtual std::unique_ptr<LinearWeight> PackHead(const VectorWeight& norm,
+                                                 const RowSource& weight) = 0;
   virtual std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) = 0;
   virtual std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) = 0;
   /// To be called once all weights are packed: tells what failed meanwhile, such as memory that ran

@@ -28,10 +28,7 @@ Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& devi
                                                          LogitsObserver observer) {
   std::unique_ptr<CudaRunner> runner(
       new CudaRunner(ops, device, weights, limits, std::move(observer)));
-  // What wraps the operations may look at them one by one.
-  device.UseGraphs(limits.graphs && &ops == &device);
   const size_t bytes = static_cast<size_t>(limits.max_rows) * sizeof(int32_t);
-  DECANT_ASSIGN_OR_RETURN(runner->tokens_, DeviceBuffer::Allocate(bytes, "sampled tokens"));
   for (Flight& flight : runner->flights_) {
     DECANT_ASSIGN_OR_RETURN(flight.begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(bytes, "sampled tokens"));
@@ -55,7 +52,11 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   const StepBatch& batch = packed_.Pack(plan, [](int32_t) { return kLastToken; });
 
   DECANT_RETURN_IF_ERROR(flight.begin.Record(device_.stream()));
-  const TensorView residual = Forward(ops_, weights_, batch);
+  device_.UseGraphs(limits_.graphs && !ops_.watched());
+  TensorView residual = Forward(ops_, weights_, batch);
+  const bool queued = device_.FinishLayers();
+  device_.UseGraphs(false);  // for whoever calls next
+  if (!queued) residual = Forward(ops_, weights_, batch);
   const auto host_logits = [&](std::span<const int32_t> tokens) -> Expected<TensorView> {
     TensorView view = Logits(ops_, weights_, residual, tokens);
     DECANT_RETURN_IF_ERROR(DownloadLogits(view, flight));
@@ -87,20 +88,17 @@ Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& f
     flight.has_logits = flight.has_logits || row.sampling.logprobs.has_value();
   }
   const auto* values = reinterpret_cast<const float*>(logits.data);
-  const cudaStream_t stream = device_.stream().get();
+  // The kernels write the tokens to the host's memory themselves: a copy would take longer.
+  auto* const tokens = flight.tokens.As<int32_t>();
   if (argmax) {
-    LaunchArgmax(values, limits_.vocab, slots_, device_.last_tokens(), tokens_.As<int32_t>(),
-                 stream);
+    LaunchArgmax(values, limits_.vocab, slots_, device_.last_tokens(), tokens,
+                 device_.stream().get());
     DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));
   } else {
-    DECANT_RETURN_IF_ERROR(device_.sampler().Draw(draws_, values, device_.last_tokens(),
-                                                  tokens_.As<int32_t>(), device_.stream()));
+    DECANT_RETURN_IF_ERROR(
+        device_.sampler().Draw(draws_, values, device_.last_tokens(), tokens, device_.stream()));
   }
   ops_.EndPart(StepPart::kSample);
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(flight.tokens.data(), tokens_.data(),
-                                 slots_.size() * sizeof(int32_t), cudaMemcpyDeviceToHost, stream),
-                 "downloading tokens"));
   if (flight.has_logits) DECANT_RETURN_IF_ERROR(DownloadLogits(logits, flight));
   ops_.EndPart(StepPart::kDownload);
   return {};
@@ -151,7 +149,7 @@ Status CudaRunner::Wait(Ticket ticket, StepResult& result) {
   DECANT_CHECK(flight.plan != nullptr && flight.plan->step == ticket.step,
                "step {} waited for, which is not in flight", ticket.step);
   const CudaEvent& end = EndOf(ticket.step);
-  const Status status = end.Wait();
+  Status status = end.Wait();
   if (status.ok()) {
     result.step = ticket.step;
     result.seconds = end.SecondsSince(flight.begin);

@@ -72,7 +72,6 @@ class CudaRunner : public StepRunner {
   LogitsObserver observer_;
   PackedBatch packed_;
   HostSampling sampling_;
-  DeviceBuffer tokens_;  ///< [max_rows]
   StepDraws draws_;
   std::vector<int32_t> slots_;
   std::vector<const PlannedRow*> reported_;

@@ -38,8 +38,8 @@ TEST(CudaSamplerTest, DrawsWhatTheHostDraws) {
     std::vector<Token> expected_last(rows);
     for (int32_t r = 0; r < rows; ++r) {
       const std::vector<float>& values = logits[(i + cases[r].seed) % logits.size()];
-      ASSERT_EQ(cudaMemcpy(device_logits.data() + r * row_bytes, values.data(), row_bytes,
-                           cudaMemcpyHostToDevice),
+      ASSERT_EQ(cudaMemcpyAsync(device_logits.data() + r * row_bytes, values.data(), row_bytes,
+                                cudaMemcpyHostToDevice, stream.get()),
                 cudaSuccess);
       AddDraw({.row = rows - 1 - r,
                .samples = true,
@@ -89,7 +89,9 @@ TEST(CudaSamplerTest, ArgmaxTellsOfRowsFromWhichNoTokenCanBeDrawn) {
         DeviceBuffer::Allocate(logits.size() * sizeof(float), "logits").value();
     const DeviceBuffer last = DeviceBuffer::Allocate(kRows * sizeof(int32_t), "tokens").value();
     const DeviceBuffer out = DeviceBuffer::Allocate(kRows * sizeof(int32_t), "tokens").value();
-    ASSERT_EQ(cudaMemcpy(values.data(), logits.data(), values.size(), cudaMemcpyHostToDevice),
+    // In the kernel's stream: a copy in another may still be under way when it returns.
+    ASSERT_EQ(cudaMemcpyAsync(values.data(), logits.data(), values.size(), cudaMemcpyHostToDevice,
+                              stream.get()),
               cudaSuccess);
     const std::vector<int32_t> slots = {5, 4, 3, 2, 1, 0};
     LaunchArgmax(values.As<float>(), vocab, slots, last.As<int32_t>(), out.As<int32_t>(),

@@ -85,6 +85,10 @@ GgufBuilder BuildTinyModel(const TinyModel& model) {
       vector(layer + "attn_k.bias", kv_rows, -0.5F, 0.5F);
       vector(layer + "attn_v.bias", kv_rows, -0.2F, 0.2F);
     }
+    if (model.family == "qwen3") {
+      vector(layer + "attn_q_norm.weight", model.head_dim, 0.5F, 1.5F);
+      vector(layer + "attn_k_norm.weight", model.head_dim, 0.7F, 1.2F);
+    }
     matrix(layer + "attn_output.weight", model.hidden, q_rows);
     vector(layer + "ffn_norm.weight", model.hidden, 0.5F, 1.5F);
     const float scale = i == model.overflowing_layer ? 1e22F : 0.2F;

@@ -11,7 +11,8 @@ namespace decant::testing {
 /// A small random decoder as a GGUF file, for tests that need all of a model and none of its
 /// knowledge.
 struct TinyModel {
-  std::string family = "llama";  ///< or "qwen2", which has QKV biases
+  /// Or "qwen2", which has QKV biases, or "qwen3", which norms q and k heads.
+  std::string family = "llama";
   int32_t layers = 2;
   int32_t hidden = 96;
   int32_t heads = 6;

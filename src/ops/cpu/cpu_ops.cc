@@ -179,14 +179,15 @@ std::unique_ptr<LinearWeight> CpuOps::Pack(const RowSource& source, int32_t slic
   return weight;
 }
 
-std::unique_ptr<LinearWeight> CpuOps::PackQkv(const RowSource& q, const RowSource& k,
-                                              const RowSource& v) {
+std::unique_ptr<LinearWeight> CpuOps::PackQkv(const VectorWeight& /*norm*/, const RowSource& q,
+                                              const RowSource& k, const RowSource& v) {
   // Whole heads in each slice, so that its epilogue can rotate them.
   const int32_t heads = std::max(1, 128 / shape_.head_dim);
   return Pack(Concatenate(q, k, v), heads * shape_.head_dim, layer_cost_);
 }
 
-std::unique_ptr<LinearWeight> CpuOps::PackGateUp(const RowSource& gate, const RowSource& up) {
+std::unique_ptr<LinearWeight> CpuOps::PackGateUp(const VectorWeight& /*norm*/,
+                                                 const RowSource& gate, const RowSource& up) {
   return Pack(Interleave(gate, up), 2 * SliceRows(gate.rows, {96, 64, 80, 48}), layer_cost_);
 }
 
@@ -194,7 +195,8 @@ std::unique_ptr<LinearWeight> CpuOps::PackProjection(const RowSource& weight) {
   return Pack(weight, SliceRows(weight.rows, {kSliceRows, 128, 96, 64}), layer_cost_);
 }
 
-std::unique_ptr<LinearWeight> CpuOps::PackHead(const RowSource& weight) {
+std::unique_ptr<LinearWeight> CpuOps::PackHead(const VectorWeight& /*norm*/,
+                                               const RowSource& weight) {
   return Pack(weight, kSliceRows, head_cost_);
 }
 

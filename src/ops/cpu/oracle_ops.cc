@@ -90,13 +90,14 @@ TensorView OracleOps::View(std::vector<float>& memory, int64_t cols) const {
           .cols = cols};
 }
 
-std::unique_ptr<LinearWeight> OracleOps::PackQkv(const RowSource& q, const RowSource& k,
-                                                 const RowSource& v) {
+std::unique_ptr<LinearWeight> OracleOps::PackQkv(const VectorWeight& /*norm*/, const RowSource& q,
+                                                 const RowSource& k, const RowSource& v) {
   return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&q, &k, &v},
                                        [this](float value) { return Round(value); });
 }
 
-std::unique_ptr<LinearWeight> OracleOps::PackGateUp(const RowSource& gate, const RowSource& up) {
+std::unique_ptr<LinearWeight> OracleOps::PackGateUp(const VectorWeight& /*norm*/,
+                                                    const RowSource& gate, const RowSource& up) {
   return std::make_unique<DenseWeight>(std::initializer_list<const RowSource*>{&gate, &up},
                                        [this](float value) { return Round(value); });
 }
@@ -106,7 +107,8 @@ std::unique_ptr<LinearWeight> OracleOps::PackProjection(const RowSource& weight)
                                        [this](float value) { return Round(value); });
 }
 
-std::unique_ptr<LinearWeight> OracleOps::PackHead(const RowSource& weight) {
+std::unique_ptr<LinearWeight> OracleOps::PackHead(const VectorWeight& /*norm*/,
+                                                  const RowSource& weight) {
   return PackProjection(weight);
 }
 

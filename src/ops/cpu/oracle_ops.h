@@ -23,11 +23,13 @@ class OracleOps : public Ops {
 
   std::string Describe() const override { return "oracle"; }
 
-  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
-                                        const RowSource& v) override;
-  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override;
+  std::unique_ptr<LinearWeight> PackQkv(const VectorWeight& norm, const RowSource& q,
+                                        const RowSource& k, const RowSource& v) override;
+  std::unique_ptr<LinearWeight> PackGateUp(const VectorWeight& norm, const RowSource& gate,
+                                           const RowSource& up) override;
   std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
-  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
+  std::unique_ptr<LinearWeight> PackHead(const VectorWeight& norm,
+                                         const RowSource& weight) override;
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override {
     return std::make_unique<HostVector>(values);

@@ -36,4 +36,18 @@ constexpr int32_t BlockElement(CacheLayout layout, int32_t page_size, int32_t he
                                        : TiledElement(page_size, head_dim, slot, dim);
 }
 
+/// BlockElement in two parts, for who writes many dims of a slot: their sum. The second depends on
+/// the slot's number mod 8 only.
+constexpr int32_t SlotElement(CacheLayout layout, int32_t page_size, int32_t head_dim,
+                              int32_t slot) {
+  if (layout == CacheLayout::kPlain) return slot * head_dim;
+  const int32_t together = TiledSlots(page_size);
+  return slot / together * together * head_dim + slot % together * kTiledDims;
+}
+constexpr int32_t DimElement(CacheLayout layout, int32_t page_size, int32_t slot, int32_t dim) {
+  if (layout == CacheLayout::kPlain) return dim;
+  return dim / kTiledDims * TiledSlots(page_size) * kTiledDims +
+         (dim % kTiledDims / 8 ^ slot % 8) * 8 + dim % 8;
+}
+
 }  // namespace decant

@@ -38,6 +38,23 @@ TEST(CacheLayoutTest, EveryElementHasItsOwnPlace) {
   }
 }
 
+TEST(CacheLayoutTest, SlotAndDimAddUpToTheElement) {
+  for (const CacheLayout layout : {CacheLayout::kPlain, CacheLayout::kTiled}) {
+    for (const int32_t page_size : {16, 48, 64, 96, 256}) {
+      for (const int32_t head_dim : {64, 128}) {
+        for (int32_t slot = 0; slot < page_size; ++slot) {
+          for (int32_t dim = 0; dim < head_dim; ++dim) {
+            ASSERT_EQ(SlotElement(layout, page_size, head_dim, slot) +
+                          DimElement(layout, page_size, slot % 8, dim),
+                      BlockElement(layout, page_size, head_dim, slot, dim))
+                << page_size << " " << slot << " " << dim;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CacheLayoutTest, TiledIsTheSwizzleOf128Bytes) {
   constexpr int32_t kPage = 64;
   constexpr int32_t kDim = 128;

@@ -19,16 +19,6 @@ namespace {
 
 constexpr size_t kElementBytes = 2;
 
-/// A vector in device memory, fp32.
-class CudaVector : public VectorWeight {
- public:
-  explicit CudaVector(DeviceBuffer values) : values_(std::move(values)) {}
-  const float* data() const { return values_.As<float>(); }
-
- private:
-  DeviceBuffer values_;
-};
-
 const float* VectorData(const std::unique_ptr<VectorWeight>& vector) {
   return vector == nullptr ? nullptr : static_cast<const CudaVector&>(*vector).data();
 }
@@ -37,17 +27,6 @@ const float* VectorData(const std::unique_ptr<VectorWeight>& vector) {
 CacheLayout LayoutFor(DecodeKernel kernel) {
   return kernel == DecodeKernel::kSplit ? CacheLayout::kTiled : CacheLayout::kPlain;
 }
-
-/// A weight of the invariant linear layers.
-class CudaPackedWeight : public LinearWeight {
- public:
-  explicit CudaPackedWeight(PackedWeight weight) : weight_(std::move(weight)) {}
-  int64_t bytes() const override { return static_cast<int64_t>(weight_.buffer.size()); }
-  const PackedWeight& weight() const { return weight_; }
-
- private:
-  PackedWeight weight_;
-};
 
 Status CheckShape(const DecoderShape& shape) {
   if (shape.head_dim != 64 && shape.head_dim != 128) {
@@ -96,16 +75,6 @@ Expected<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOpsOptions& options
 
 Status CudaOps::Initialise() {
   DECANT_ASSIGN_OR_RETURN(stream_, CudaStream::Create());
-  if (linear_layers_ == LinearLayers::kInvariant) {
-    DECANT_ASSIGN_OR_RETURN(invariant_, InvariantLinear::Create(type_, device_.ordinal, stream_));
-  } else {
-    DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
-  }
-  DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
-  DECANT_RETURN_IF_ERROR(
-      CudaStatus(PreparePromptAttention(type_, attention_shape(), device_.ordinal, &prompt_groups_),
-                 "preparing the prompt kernel"));
-
   const auto allocate = [](DeviceBuffer& buffer, int64_t rows, int64_t cols, size_t element) {
     Expected<DeviceBuffer> memory =
         DeviceBuffer::Allocate(static_cast<size_t>(rows * cols) * element, "the workspace");
@@ -114,13 +83,31 @@ Status CudaOps::Initialise() {
     return Status();
   };
   DECANT_RETURN_IF_ERROR(allocate(residual_, max_tokens_, shape_.hidden, sizeof(float)));
+  if (linear_layers_ == LinearLayers::kInvariant) {
+    DECANT_ASSIGN_OR_RETURN(fused_, FusedLayers::Create({.type = type_,
+                                                         .device = device_.ordinal,
+                                                         .shape = shape_,
+                                                         .max_tokens = max_tokens_,
+                                                         .max_samples = max_samples_},
+                                                        stream_, residual_.As<float>()));
+  } else {
+    DECANT_ASSIGN_OR_RETURN(linear_, CudaLinear::Create(type_, stream_.get()));
+    DECANT_RETURN_IF_ERROR(
+        allocate(normed_, std::max(max_tokens_, max_samples_), shape_.hidden, kElementBytes));
+    DECANT_RETURN_IF_ERROR(
+        allocate(gate_up_, max_tokens_, int64_t{2} * shape_.intermediate, kElementBytes));
+  }
+  DECANT_ASSIGN_OR_RETURN(weight_upload_, WeightUpload::Create(type_, pool_));
   DECANT_RETURN_IF_ERROR(
-      allocate(normed_, std::max(max_tokens_, max_samples_), shape_.hidden, kElementBytes));
+      CudaStatus(PreparePromptAttention(type_, attention_shape(), device_.ordinal, &prompt_groups_),
+                 "preparing the prompt kernel"));
+
   DECANT_RETURN_IF_ERROR(allocate(qkv_, max_tokens_, QkvCols(), sizeof(float)));
   DECANT_RETURN_IF_ERROR(allocate(queries_, max_tokens_, QueryCols(), kElementBytes));
   DECANT_RETURN_IF_ERROR(allocate(attended_, max_tokens_, QueryCols(), kElementBytes));
+  // Padding is attended by no kernel, but goes through the layers behind attention.
   DECANT_RETURN_IF_ERROR(
-      allocate(gate_up_, max_tokens_, int64_t{2} * shape_.intermediate, kElementBytes));
+      CudaStatus(cudaMemset(attended_.data(), 0, attended_.size()), "clearing memory"));
   DECANT_RETURN_IF_ERROR(allocate(mlp_hidden_, max_tokens_, shape_.intermediate, kElementBytes));
   DECANT_RETURN_IF_ERROR(allocate(logits_, max_samples_, shape_.vocab, sizeof(float)));
   DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
@@ -151,8 +138,7 @@ Status CudaOps::Initialise() {
 
 std::string CudaOps::Describe() const {
   return fmt::format("cuda: {}, {} multiprocessors, {}, {} weights, decode kernel {}", device_.name,
-                     device_.multiprocessors,
-                     invariant_ ? invariant_->Describe() : linear_->Describe(),
+                     device_.multiprocessors, fused_ ? fused_->Describe() : linear_->Describe(),
                      type_ == CudaType::kF16 ? "fp16" : "bf16", DecodeKernelName(decode_kernel_));
 }
 
@@ -165,7 +151,7 @@ int64_t CudaOps::workspace_bytes() const {
   }
   if (split_) bytes += static_cast<int64_t>(split_->workspace_bytes());
   if (ranged_prompt_) bytes += static_cast<int64_t>(ranged_prompt_->workspace_bytes());
-  bytes += invariant_ ? invariant_->workspace_bytes() : linear_->workspace_bytes();
+  bytes += fused_ ? fused_->workspace_bytes() : linear_->workspace_bytes();
   return bytes + sampler_->bytes();
 }
 
@@ -180,126 +166,9 @@ void CudaOps::Enqueue(std::string_view what, Launch&& launch) {
   Note(CudaStatus(cudaGetLastError(), what));
 }
 
-std::unique_ptr<CudaWeight> CudaOps::PackRows(std::initializer_list<const RowSource*> sources) {
-  if (status_.ok()) {
-    Expected<std::unique_ptr<CudaWeight>> weight = weight_upload_->Upload(sources, stream_);
-    if (weight.ok()) return std::move(weight).value();
-    Note(weight.status());
-  }
-  return std::make_unique<CudaWeight>(DeviceBuffer(), 0, 0);  // status_ says why
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackLinear(std::initializer_list<const RowSource*> sources,
-                                                  LinearOutput output, int32_t max_tokens) {
-  std::unique_ptr<CudaWeight> matrix = PackRows(sources);
-  const int64_t rows = matrix->rows;
-  const int64_t cols = matrix->cols;
-  std::unique_ptr<LinearWeight> weight;
-  if (invariant_) {
-    weight = PackInvariant(std::move(matrix));
-  } else {
-    weight = std::move(matrix);
-  }
-  auto same = std::ranges::find_if(linear_shapes_, [&](const LinearShape& shape) {
-    return shape.output == output && shape.rows == rows && shape.cols == cols;
-  });
-  if (same == linear_shapes_.end()) {
-    linear_shapes_.push_back(
-        {.weights = {}, .rows = rows, .cols = cols, .output = output, .max_tokens = max_tokens});
-    same = linear_shapes_.end() - 1;
-  }
-  same->weights.push_back(weight.get());
-  return weight;
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackInvariant(std::unique_ptr<CudaWeight> weight) {
-  if (status_.ok()) {
-    Expected<PackedWeight> packed =
-        invariant_->Pack(weight->buffer.data(), weight->rows, weight->cols);
-    Note(packed.status());
-    Note(stream_.Synchronize());  // the rows die here
-    if (packed.ok()) return std::make_unique<CudaPackedWeight>(std::move(packed).value());
-  }
-  return std::make_unique<CudaPackedWeight>(PackedWeight());  // status_ says why
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackQkv(const RowSource& q, const RowSource& k,
-                                               const RowSource& v) {
-  auto weight = PackLinear({&q, &k, &v}, LinearOutput::kFloat, max_tokens_);
-  layer_bytes_ += static_cast<double>(weight->bytes());
-  return weight;
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackGateUp(const RowSource& gate, const RowSource& up) {
-  auto weight = PackLinear({&gate, &up}, LinearOutput::kElement, max_tokens_);
-  layer_bytes_ += static_cast<double>(weight->bytes());
-  return weight;
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackProjection(const RowSource& source) {
-  auto weight = PackLinear({&source}, LinearOutput::kAdd, max_tokens_);
-  layer_bytes_ += static_cast<double>(weight->bytes());
-  return weight;
-}
-
-std::unique_ptr<LinearWeight> CudaOps::PackHead(const RowSource& source) {
-  auto weight = PackLinear({&source}, LinearOutput::kFloat, max_samples_);
-  head_bytes_ += static_cast<double>(weight->bytes());
-  return weight;
-}
-
-std::unique_ptr<EmbeddingWeight> CudaOps::PackEmbedding(const RowSource& source) {
-  return PackRows({&source});
-}
-
-std::unique_ptr<VectorWeight> CudaOps::PackVector(std::span<const float> values) {
-  Expected<DeviceBuffer> buffer = DeviceBuffer::Allocate(values.size_bytes(), "weights");
-  if (!buffer.ok()) {
-    Note(buffer.status());
-    return std::make_unique<CudaVector>(DeviceBuffer());
-  }
-  Note(CudaStatus(
-      cudaMemcpy(buffer->data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
-      "uploading a vector"));
-  return std::make_unique<CudaVector>(std::move(buffer).value());
-}
-
-Status CudaOps::FinishLoading() {
-  DECANT_RETURN_IF_ERROR(status_);
-  DECANT_RETURN_IF_ERROR(stream_.Synchronize());
-  weight_upload_.reset();
-  return TuneLinear();
-}
-
-Status CudaOps::TuneLinear() {
-  // What the workspace holds does not matter yet: each product's inputs and outputs fit into these.
-  size_t bytes = 0;
-  for (const LinearShape& shape : linear_shapes_) {
-    bytes = std::max(bytes, static_cast<size_t>(shape.max_tokens) * sizeof(float) *
-                                static_cast<size_t>(std::max(shape.rows, shape.cols)));
-  }
-  constexpr std::string_view kWhat = "choosing linear layers' algorithms";
-  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(bytes, kWhat));
-  DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(bytes, kWhat));
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
-  if (invariant_) {
-    std::vector<InvariantLinear::TuneCase> cases;
-    for (const LinearShape& shape : linear_shapes_) {
-      cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
-      for (const LinearWeight* weight : shape.weights) {
-        cases.back().weights.push_back(&static_cast<const CudaPackedWeight*>(weight)->weight());
-      }
-    }
-    return invariant_->Tune(cases, input.data(), output.data());
-  }
-  std::vector<CudaLinear::TuneCase> cases;
-  for (const LinearShape& shape : linear_shapes_) {
-    cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});
-    for (const LinearWeight* weight : shape.weights) {
-      cases.back().weights.push_back(static_cast<const CudaWeight*>(weight));
-    }
-  }
-  return linear_->Tune(cases, input.data(), output.data());
+template <typename Call>
+void CudaOps::Fused(Call&& call) {
+  if (status_.ok() && !graphs_.replays()) Note(call());
 }
 
 Status CudaOps::AllocateCache(int32_t pages, int32_t page_size) {
@@ -488,6 +357,9 @@ void CudaOps::Upload(std::span<const float> values, TensorView view) {
   Note(stream_.Synchronize());
   Note(CudaStatus(cudaMemcpy(view.data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
                   "uploading values"));
+  if (fused_ && view.data == residual_.data()) {
+    Fused([&] { return fused_->TakeResidual(Narrow<int32_t>(view.rows)); });
+  }
 }
 
 void CudaOps::Download(TensorView view, std::span<float> values) const {
@@ -505,24 +377,20 @@ void CudaOps::BeginStep(const StepBatch& batch) {
                    static_cast<int32_t>(batch.rows.size()) <= max_rows_,
                "a step of {} tokens in {} rows", batch.tokens(), batch.rows.size());
   step_ = {};
+  tokens_ = batch.tokens();
   samples_ = 0;
   attention_work_ = CountAttention(batch.rows);
   decode_positions_ = 0;
   for (const BatchRow& row : batch.rows) {
     if (row.query_len == 1) decode_positions_ += row.context_len;
   }
-  if (!status_.ok()) {
-    step_.tokens = batch.tokens();  // views keep their shapes
-    return;
-  }
-  // A step that the one before never asked for logits of.
-  FinishLayers();
-  // FlashAttention chooses its splits by the stride, and prompt kernels' grids follow the prompts.
-  const bool graph =
-      use_graphs_ && decode_kernel_ == DecodeKernel::kSplit &&
-      std::ranges::all_of(batch.rows, [](const BatchRow& row) { return row.query_len == 1; });
+  if (!status_.ok()) return;
+  // FlashAttention chooses its splits by the stride. With `split`, steps are rounded whether graphs
+  // are used or not, so that the same products are computed.
+  const StepShape shape =
+      decode_kernel_ == DecodeKernel::kSplit ? StepShape::kRounded : StepShape::kExact;
   Expected<StepArrays> step = step_upload_->Send(
-      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, stream_, graph);
+      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, shape, stream_);
   if (!step.ok()) {
     Note(step.status());
     return;
@@ -533,15 +401,33 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   }
   Note(PlanFlashPrompts(batch));
   Note(PlanDecode());
-  if (graph && status_.ok()) {
-    Note(graphs_.Begin({.tokens = step_.tokens, .table_stride = step_.table_stride}, stream_));
-  }
+  BeginLayers();
 }
 
-void CudaOps::FinishLayers() { Note(graphs_.Finish(stream_)); }
+void CudaOps::BeginLayers() {
+  if (!use_graphs_ || !status_.ok() || decode_kernel_ != DecodeKernel::kSplit) return;
+  // Pages that are converted would be so again with every launch.
+  if (cache_.Layer(shape_.layers - 1).layout != CacheLayout::kTiled) return;
+  const StepKind kind{.tokens = step_.tokens,
+                      .table_stride = step_.table_stride,
+                      .decodes = step_.decode_rows > 0,
+                      .prompts = step_.decode_rows < step_.rows};
+  // The grid of the other prompt kernel follows the prompts.
+  if (kind.prompts && step_.prompt_plan.items == 0) return;
+  graphs_.Begin(kind, stream_);
+}
+
+bool CudaOps::FinishLayers() {
+  // What fails while a graph is recorded has not run; calls are made again without.
+  const Status calls = graphs_.records() ? std::exchange(status_, Status()) : Status();
+  const Expected<StepCalls> outcome = graphs_.Finish(calls, stream_);
+  Note(outcome.status());
+  return !outcome.ok() || *outcome == StepCalls::kQueued;
+}
 
 void CudaOps::Embed(const EmbeddingWeight& embedding, TensorView residual) {
   const auto& table = static_cast<const CudaWeight&>(embedding);
+  if (fused_) return Fused([&] { return fused_->Embed(table, step_, last_tokens()); });
   Enqueue("embedding", [&] {
     LaunchEmbed(type_, table.buffer.data(), shape_.hidden, step_, last_tokens(),
                 reinterpret_cast<float*>(residual.data), stream_.get());
@@ -559,18 +445,28 @@ void CudaOps::NormRows(const VectorWeight& weight, TensorView residual) {
 void CudaOps::Multiply(const LinearWeight& weight, const void* input, int32_t tokens,
                        LinearOutput kind, void* output) {
   if (!status_.ok() || graphs_.replays()) return;
-  if (invariant_) {
-    const PackedWeight& packed = static_cast<const CudaPackedWeight&>(weight).weight();
-    Note(invariant_->Run(packed, input, tokens, kind, output));
-  } else {
-    Note(linear_->Run(static_cast<const CudaWeight&>(weight), input, tokens, kind, output));
-  }
+  Note(linear_->Run(static_cast<const CudaWeight&>(weight), input, tokens, kind, output));
 }
 
 void CudaOps::NormQkvRopeAppend(int32_t layer, const LayerWeights& weights, TensorView residual,
                                 TensorView queries) {
-  NormRows(*weights.attention_norm, residual);
-  Multiply(*weights.qkv, normed_.data(), step_.tokens, LinearOutput::kFloat, qkv_.data());
+  if (fused_ && weights.q_norm == nullptr) {
+    const QkvPlaces places{.bias = VectorData(weights.qkv_bias),
+                           .rotations = rotations_.As<float>(),
+                           .shape = attention_shape(),
+                           .cache = cache_.Layer(layer),
+                           .positions = step_.positions,
+                           .token_rows = step_.token_rows,
+                           .block_tables = step_.block_tables,
+                           .table_stride = step_.table_stride};
+    return Fused([&] { return fused_->Qkv(*weights.qkv, places, step_.tokens, queries.data); });
+  }
+  if (fused_) {
+    Fused([&] { return fused_->QkvSums(*weights.qkv, step_.tokens, qkv_.As<float>()); });
+  } else {
+    NormRows(*weights.attention_norm, residual);
+    Multiply(*weights.qkv, normed_.data(), step_.tokens, LinearOutput::kFloat, qkv_.data());
+  }
   const FinishQkvArgs args{.qkv = qkv_.As<float>(),
                            .bias = VectorData(weights.qkv_bias),
                            .q_norm = VectorData(weights.q_norm),
@@ -621,10 +517,14 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
 }
 
 void CudaOps::ProjectAdd(const LinearWeight& weight, TensorView input, TensorView residual) {
+  if (fused_) return Fused([&] { return fused_->ProjectAdd(weight, input.data, step_.tokens); });
   Multiply(weight, input.data, step_.tokens, LinearOutput::kAdd, residual.data);
 }
 
 void CudaOps::NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) {
+  if (fused_) {
+    return Fused([&] { return fused_->GateUpSilu(*weights.gate_up, step_.tokens, out.data); });
+  }
   NormRows(*weights.mlp_norm, residual);
   Multiply(*weights.gate_up, normed_.data(), step_.tokens, LinearOutput::kElement, gate_up_.data());
   Enqueue("SiLU", [&] {
@@ -637,13 +537,16 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
                              TensorView residual, std::span<const int32_t> tokens) {
   DECANT_CHECK(static_cast<int32_t>(tokens.size()) <= max_samples_, "logits of {} tokens",
                tokens.size());
-  FinishLayers();
   samples_ += static_cast<double>(tokens.size());
   const TensorView logits{.data = logits_.data(),
                           .dtype = DType::kF32,
                           .rows = static_cast<int64_t>(tokens.size()),
                           .cols = shape_.vocab};
   if (tokens.empty()) return logits;
+  if (fused_) {
+    Fused([&] { return fused_->Head(head, tokens, logits_.As<float>()); });
+    return logits;
+  }
   Enqueue("norm", [&] {
     LaunchRmsNormOf(type_, reinterpret_cast<const float*>(residual.data), tokens,
                     static_cast<const CudaVector&>(final_norm).data(), shape_.norm_epsilon,
@@ -659,7 +562,7 @@ StepCost CudaOps::Cost() const {
   StepCost cost;
   cost.bytes = layer_bytes_ + (samples_ > 0 ? head_bytes_ : 0) + attention_work_.keys * kv_bytes;
   // Each weight of two bytes is used once a token, in a multiply-add.
-  cost.operations = step_.tokens * layer_bytes_ + samples_ * head_bytes_ +
+  cost.operations = tokens_ * layer_bytes_ + samples_ * head_bytes_ +
                     4 * attention_work_.products * shape_.heads * shape_.head_dim * shape_.layers;
   return cost;
 }

@@ -14,7 +14,7 @@
 #include "ops/cuda/cuda_clock.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
-#include "ops/cuda/invariant_linear.h"
+#include "ops/cuda/fused_layers.h"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/ranged_prompt.h"
 #include "ops/cuda/sampler.h"
@@ -41,9 +41,10 @@ struct CudaOpsOptions {
   int32_t max_model_len = 0;
 };
 
-/// The operations on a GPU: linear layers by cuBLASLt or by kernels of ours, attention and the
-/// small operations by kernels of ours or, for the decode kernel `flash`, FlashAttention. Weights,
-/// activations, K and V in fp16 or bf16; sums, norms, the residual and logits in fp32.
+/// The operations on a GPU: linear layers by cuBLASLt with small kernels between them, or by
+/// kernels of ours with those operations inside (FusedLayers); attention by kernels of ours or, for
+/// the decode kernel `flash`, FlashAttention. Weights, activations, K and V in fp16 or bf16; sums,
+/// norms, the residual and logits in fp32.
 ///
 /// All calls of a step queue work on one stream and return; views point to device memory. What
 /// fails is kept: status() says so after the step.
@@ -56,11 +57,13 @@ class CudaOps : public Ops {
 
   std::string Describe() const override;
 
-  std::unique_ptr<LinearWeight> PackQkv(const RowSource& q, const RowSource& k,
-                                        const RowSource& v) override;
-  std::unique_ptr<LinearWeight> PackGateUp(const RowSource& gate, const RowSource& up) override;
+  std::unique_ptr<LinearWeight> PackQkv(const VectorWeight& norm, const RowSource& q,
+                                        const RowSource& k, const RowSource& v) override;
+  std::unique_ptr<LinearWeight> PackGateUp(const VectorWeight& norm, const RowSource& gate,
+                                           const RowSource& up) override;
   std::unique_ptr<LinearWeight> PackProjection(const RowSource& weight) override;
-  std::unique_ptr<LinearWeight> PackHead(const RowSource& weight) override;
+  std::unique_ptr<LinearWeight> PackHead(const VectorWeight& norm,
+                                         const RowSource& weight) override;
   std::unique_ptr<EmbeddingWeight> PackEmbedding(const RowSource& weight) override;
   std::unique_ptr<VectorWeight> PackVector(std::span<const float> values) override;
 
@@ -115,10 +118,16 @@ class CudaOps : public Ops {
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
   CudaSampler& sampler() { return *sampler_; }
-  /// From now on the layers of steps that allow it (docs/step.md) are recorded as graphs, and
-  /// launched as such from the second step of a kind on. Only where nothing but this object's calls
-  /// of a step stands between BeginStep and NormHead.
+  /// Whether the layers of steps that begin now, and allow it (docs/step.md), are recorded and
+  /// launched as graphs. Only where nothing but this object's calls of a step stands between
+  /// BeginStep and FinishLayers, which ends them then.
   void UseGraphs(bool use) { use_graphs_ = use; }
+  /// Launches the layers that were recorded or found as a graph, if they were. False: they could
+  /// not be recorded, and nothing of them is queued. The step must begin again; no graph is used
+  /// any more.
+  bool FinishLayers();
+  /// Kinds of steps that a graph stands for now.
+  size_t graphs() const { return graphs_.size(); }
   /// Bytes of the fixed workspace.
   int64_t workspace_bytes() const;
 
@@ -147,7 +156,7 @@ class CudaOps : public Ops {
   int64_t QueryCols() const { return int64_t{shape_.heads} * shape_.head_dim; }
   int64_t QkvCols() const { return int64_t{shape_.heads + 2 * shape_.kv_heads} * shape_.head_dim; }
   TensorView View(const DeviceBuffer& buffer, DType dtype, int64_t cols) const {
-    return {.data = buffer.data(), .dtype = dtype, .rows = step_.tokens, .cols = cols};
+    return {.data = buffer.data(), .dtype = dtype, .rows = tokens_, .cols = cols};
   }
   AttentionShape attention_shape() const {
     return {.heads = shape_.heads, .kv_heads = shape_.kv_heads, .head_dim = shape_.head_dim};
@@ -156,12 +165,14 @@ class CudaOps : public Ops {
   template <typename Launch>
   void Enqueue(std::string_view what, Launch&& launch);
   void Note(const Status& status) const;
-  std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources);
+  /// gains: for each column, or null.
+  std::unique_ptr<CudaWeight> PackRows(std::initializer_list<const RowSource*> sources,
+                                       const float* gains = nullptr);
+  /// `norm`: of the input, or null.
   std::unique_ptr<LinearWeight> PackLinear(std::initializer_list<const RowSource*> sources,
-                                           LinearOutput output, int32_t max_tokens);
+                                           const VectorWeight* norm, FusedLayers::Use use,
+                                           LinearOutput output);
   Status TuneLinear();
-  /// `weight` in the form that the invariant linear layers take.
-  std::unique_ptr<LinearWeight> PackInvariant(std::unique_ptr<CudaWeight> weight);
   /// Whether prompt chunks take the ranged prompt kernel: with the decode kernel in use their pages
   /// are tiled, and the device has it.
   bool RangesPrompts() const;
@@ -180,8 +191,8 @@ class CudaOps : public Ops {
   Status RunFlash(const FlashDecode& plan, int32_t row, int32_t token, const CachePages& pages,
                   TensorView queries, TensorView attended);
   Status PlanSplit();
-  /// Launches the layers that were recorded or found as a graph, if they were.
-  void FinishLayers();
+  /// Begins to record the step's layers, or finds their graph, where a graph can stand for them.
+  void BeginLayers();
   /// What the ranged prompt kernel is told at the start.
   PromptPlanLimits PromptLimits() const;
   /// The same for the kernel itself, where the device has it.
@@ -190,6 +201,9 @@ class CudaOps : public Ops {
   void NormRows(const VectorWeight& weight, TensorView residual);
   void Multiply(const LinearWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
                 void* output);
+  /// Makes a call of the fused layers, unless something failed before or a graph stands for it.
+  template <typename Call>
+  void Fused(Call&& call);
 
   const DecoderShape shape_;
   const CudaType type_;
@@ -204,9 +218,9 @@ class CudaOps : public Ops {
   DecodeKernel decode_kernel_;
   ThreadPool pool_;
   CudaStream stream_;
-  std::unique_ptr<CudaLinear> linear_;          ///< One of these two.
-  std::unique_ptr<InvariantLinear> invariant_;  ///<
-  std::optional<WeightUpload> weight_upload_;   ///< While weights are loaded.
+  std::unique_ptr<CudaLinear> linear_;         ///< One of these two.
+  std::unique_ptr<FusedLayers> fused_;         ///<
+  std::optional<WeightUpload> weight_upload_;  ///< While weights are loaded.
   std::optional<StepUpload> step_upload_;
   std::optional<CudaSampler> sampler_;
   CudaCache cache_;
@@ -214,8 +228,8 @@ class CudaOps : public Ops {
   int32_t prompt_groups_ = 1;
   DeviceBuffer rotations_;  ///< [max_model_len, head_dim / 2, 2] fp32
   DeviceBuffer residual_;
-  DeviceBuffer normed_;
-  DeviceBuffer qkv_;  ///< fp32
+  DeviceBuffer normed_;  ///< For cuBLASLt, as gate_up_.
+  DeviceBuffer qkv_;     ///< fp32
   DeviceBuffer queries_;
   DeviceBuffer attended_;
   DeviceBuffer gate_up_;
@@ -227,6 +241,7 @@ class CudaOps : public Ops {
   bool use_graphs_ = false;
   StepGraphs graphs_;
   StepArrays step_;
+  int32_t tokens_ = 0;                    ///< Of the step, without its padding.
   std::optional<FlashDecode> flash_;      ///< This step's plan, where the decode kernel is `flash`.
   std::vector<FlashChunk> flash_chunks_;  ///< This step's, where FlashesPrompts.
   /// Once the decode kernel was `split`, on devices that have it: prompts on tiled pages.

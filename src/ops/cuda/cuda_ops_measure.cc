@@ -15,7 +15,8 @@ double CudaOps::MeasureRate() {
     const size_t bytes = size_t{kSide} * kSide * DTypeSize(dtype_);
     DECANT_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(bytes, "measuring"));
     DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(bytes, "measuring"));
-    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(bytes, "measuring"));
+    DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output,
+                            DeviceBuffer::Allocate(2 * bytes, "measuring"));  // fp32 where ours run
     LaunchRandomFill(type_, {.seed = 1, .limit = 1}, kSide * kSide, memory.data(), stream_.get());
     LaunchRandomFill(type_, {.seed = 2, .limit = 1}, kSide * kSide, input.data(), stream_.get());
     const CudaWeight weight(std::move(memory), kSide, kSide);
@@ -29,13 +30,13 @@ double CudaOps::MeasureRate() {
     CudaLinear* library = linear_ ? linear_.get() : made.get();
     PackedWeight packed;
     if (library == nullptr) {
-      DECANT_ASSIGN_OR_RETURN(packed, invariant_->Pack(weight.buffer.data(), kSide, kSide));
+      DECANT_ASSIGN_OR_RETURN(packed, fused_->linear().Pack(weight.buffer.data(), kSide, kSide));
     }
     const auto run = [&] {
       return library != nullptr
                  ? library->Run(weight, input.data(), kSide, LinearOutput::kElement, output.data())
-                 : invariant_->Run(packed, input.data(), kSide, LinearOutput::kElement,
-                                   output.data());
+                 : fused_->linear().Run(packed, {.elements = input.data()}, kSide,
+                                        {.output = output.data()});
     };
     DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());

@@ -1,6 +1,7 @@
 #include "ops/cuda/device.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace decant {
@@ -14,6 +15,53 @@ Status AllocationStatus(cudaError_t error, size_t bytes, std::string_view what) 
   cudaGetLastError();  // clears it: the caller may go on with less
   return Error(StatusCode::kResourceExhausted, "{:.2f} GiB for {} are not free",
                static_cast<double>(bytes) / kGib, what);
+}
+
+/// Of the device's memory; 0 if it cannot be told.
+size_t FreeBytes() {
+  size_t free_bytes = 0;
+  size_t all_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess) return free_bytes;
+  cudaGetLastError();
+  return 0;
+}
+
+/// Makes every kernel of a recorded graph wait for the end of those before it: each edge that asks
+/// for less is exchanged for an ordinary one.
+cudaError_t ForbidOverlap(cudaGraph_t graph) {
+  size_t count = 0;
+  cudaError_t error = cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
+  if (error != cudaSuccess || count == 0) return error;
+  std::vector<cudaGraphNode_t> from(count);
+  std::vector<cudaGraphNode_t> to(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  error = cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count);
+  for (size_t i = 0; i < count && error == cudaSuccess; ++i) {
+    if (edges[i].type == cudaGraphDependencyTypeDefault) continue;
+    error = cudaGraphRemoveDependencies(graph, &from[i], &to[i], &edges[i], 1);
+    if (error == cudaSuccess) error = cudaGraphAddDependencies(graph, &from[i], &to[i], nullptr, 1);
+  }
+  return error;
+}
+
+/// Ends a capture of `stream` and makes a graph of what was captured. `free_before`, if any: what
+/// memory was free before the graph took its own.
+cudaError_t EndCapture(cudaStream_t stream, KernelOverlap overlap, cudaGraphExec_t* graph,
+                       size_t* free_before) {
+  cudaGraph_t recorded = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream, &recorded);
+  if (free_before != nullptr) *free_before = FreeBytes();
+  if (error == cudaSuccess && overlap == KernelOverlap::kNone) error = ForbidOverlap(recorded);
+  if (error == cudaSuccess) error = cudaGraphInstantiate(graph, recorded, 0);
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  return error;
+}
+
+Status RecordingStatus(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();  // clears it: nothing ran, the stream can go on
+  return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
+               cudaGetErrorString(error));
 }
 
 }  // namespace
@@ -106,56 +154,37 @@ Status CudaStream::Synchronize() const {
   return CudaStatus(cudaStreamSynchronize(stream_), "waiting for the device");
 }
 
-namespace {
-
-/// Makes every kernel of a recorded graph wait for the end of those before it: each edge that asks
-/// for less is exchanged for an ordinary one.
-cudaError_t ForbidOverlap(cudaGraph_t graph) {
-  size_t count = 0;
-  cudaError_t error = cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count);
-  if (error != cudaSuccess || count == 0) return error;
-  std::vector<cudaGraphNode_t> from(count);
-  std::vector<cudaGraphNode_t> to(count);
-  std::vector<cudaGraphEdgeData> edges(count);
-  error = cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count);
-  for (size_t i = 0; i < count && error == cudaSuccess; ++i) {
-    if (edges[i].type == cudaGraphDependencyTypeDefault) continue;
-    error = cudaGraphRemoveDependencies(graph, &from[i], &to[i], &edges[i], 1);
-    if (error == cudaSuccess) error = cudaGraphAddDependencies(graph, &from[i], &to[i], nullptr, 1);
-  }
-  return error;
-}
-
-}  // namespace
-
 Status CudaGraph::BeginRecording(const CudaStream& stream) {
   // Other threads' calls do not end this recording.
   return CudaStatus(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
                     "beginning to record a graph");
 }
 
-Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream, KernelOverlap overlap) {
-  cudaGraph_t recorded = nullptr;
-  cudaError_t error = cudaStreamEndCapture(stream.get(), &recorded);
+Expected<CudaGraph> CudaGraph::EndRecording(const CudaStream& stream) {
   CudaGraph graph;
-  if (error == cudaSuccess && overlap == KernelOverlap::kNone) error = ForbidOverlap(recorded);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&graph.graph_, recorded, 0);
-  if (recorded != nullptr) cudaGraphDestroy(recorded);
-  if (error == cudaSuccess) return graph;
-  cudaGetLastError();  // clears it: nothing ran, the stream can go on
-  return Error(StatusCode::kFailedPrecondition, "the calls cannot be recorded as a CUDA graph: {}",
-               cudaGetErrorString(error));
+  size_t before = 0;
+  cudaError_t error = EndCapture(stream.get(), KernelOverlap::kAllowed, &graph.graph_, &before);
+  // What the first launch would do, so that its memory counts.
+  if (error == cudaSuccess) error = cudaGraphUpload(graph.graph_, stream.get());
+  DECANT_RETURN_IF_ERROR(RecordingStatus(error));
+  const size_t after = FreeBytes();
+  graph.bytes_ = before > after ? static_cast<int64_t>(before - after) : 0;
+  return Expected<CudaGraph>(std::move(graph));
 }
 
 Expected<CudaGraph> CudaGraph::Record(const CudaStream& stream, const std::function<void()>& calls,
                                       KernelOverlap overlap) {
   DECANT_RETURN_IF_ERROR(BeginRecording(stream));
   calls();
-  return EndRecording(stream, overlap);
+  CudaGraph graph;
+  DECANT_RETURN_IF_ERROR(
+      RecordingStatus(EndCapture(stream.get(), overlap, &graph.graph_, nullptr)));
+  return Expected<CudaGraph>(std::move(graph));
 }
 
 CudaGraph& CudaGraph::operator=(CudaGraph&& other) noexcept {
   std::swap(graph_, other.graph_);
+  std::swap(bytes_, other.bytes_);
   return *this;
 }
 

@@ -104,18 +104,21 @@ class CudaGraph {
   /// The same in two halves: what is queued between them is recorded. EndRecording ends it whatever
   /// it says.
   static Status BeginRecording(const CudaStream& stream);
-  static Expected<CudaGraph> EndRecording(const CudaStream& stream,
-                                          KernelOverlap overlap = KernelOverlap::kAllowed);
-  CudaGraph(CudaGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  static Expected<CudaGraph> EndRecording(const CudaStream& stream);
+  CudaGraph(CudaGraph&& other) noexcept
+      : graph_(std::exchange(other.graph_, nullptr)), bytes_(other.bytes_) {}
   CudaGraph& operator=(CudaGraph&& other) noexcept;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   ~CudaGraph();
 
   Status Launch(const CudaStream& stream) const;
+  /// Of device memory, as far as what is free tells; others' allocations meanwhile count too.
+  int64_t bytes() const { return bytes_; }
 
  private:
   cudaGraphExec_t graph_ = nullptr;
+  int64_t bytes_ = 0;
 };
 
 /// A point in a stream, with the time it was passed. Move-only.

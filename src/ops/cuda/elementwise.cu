@@ -129,6 +129,7 @@ __global__ void FinishQkvKernel(FinishQkvArgs args, StepArrays step) {
     for (int j = 0; j < kPerLane; ++j) out[lane + 32 * j] = Element<T>::From(x[j]);
   } else {
     const int32_t row = step.token_rows[token];
+    if (row == kNoRow) return;  // padding has no slot
     const int32_t page =
         step.block_tables[row * step.table_stride + position / args.cache.page_size];
     const bool is_value = head >= heads + kv_heads;
@@ -161,19 +162,27 @@ __global__ void SiluMulKernel(const T* gate_up, int32_t intermediate, T* out) {
 }
 
 template <typename T>
-__global__ void ConvertKernel(const float* values, int64_t count, T* out) {
+__global__ void ConvertKernel(const float* values, int64_t count, ColumnGains gains, T* out) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 8;
   if (i >= count) return;
   float v[8];
   *reinterpret_cast<float4*>(v) = *reinterpret_cast<const float4*>(values + i);
   *reinterpret_cast<float4*>(v + 4) = *reinterpret_cast<const float4*>(values + i + 4);
+  if (gains.gains != nullptr) {
+    const float* gain = gains.gains + i % gains.cols;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] *= gain[j];
+  }
   *reinterpret_cast<uint4*>(out + i) = Pack8<T>(v);
 }
 
 template <typename T>
-__global__ void RandomFillKernel(RandomRows random, int64_t count, T* out) {
+__global__ void RandomFillKernel(RandomRows random, int64_t count, ColumnGains gains, T* out) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) out[i] = Element<T>::From(random.Value(static_cast<uint64_t>(i)));
+  if (i >= count) return;
+  float value = random.Value(static_cast<uint64_t>(i));
+  if (gains.gains != nullptr) value *= gains.gains[i % gains.cols];
+  out[i] = Element<T>::From(value);
 }
 
 __global__ void ReadAllKernel(const uint4* data, int64_t count, int32_t* sink) {
@@ -288,21 +297,21 @@ void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t i
   });
 }
 
-void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
-                   cudaStream_t stream) {
+void LaunchConvert(CudaType type, const float* values, int64_t count, const ColumnGains& gains,
+                   void* out, cudaStream_t stream) {
   WithType(type, [&](auto t) {
     using T = decltype(t);
     ConvertKernel<T>
-        <<<Blocks(count / 8), kThreads, 0, stream>>>(values, count, static_cast<T*>(out));
+        <<<Blocks(count / 8), kThreads, 0, stream>>>(values, count, gains, static_cast<T*>(out));
   });
 }
 
 void LaunchRandomFill(CudaType type, const RandomRows& random, int64_t count, void* out,
-                      cudaStream_t stream) {
+                      cudaStream_t stream, const ColumnGains& gains) {
   WithType(type, [&](auto t) {
     using T = decltype(t);
     RandomFillKernel<T>
-        <<<Blocks(count), kThreads, 0, stream>>>(random, count, static_cast<T*>(out));
+        <<<Blocks(count), kThreads, 0, stream>>>(random, count, gains, static_cast<T*>(out));
   });
 }
 

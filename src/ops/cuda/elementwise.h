@@ -36,7 +36,8 @@ struct FinishQkvArgs {
   CachePages cache;         ///< K and V are written to their slots
 };
 
-/// Bias, norms of q and k heads, rotary embedding; q to `queries`, K and V to the cache.
+/// Bias, norms of q and k heads, rotary embedding; q to `queries`, K and V to the cache, but for
+/// padding.
 void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays& step,
                      cudaStream_t stream);
 
@@ -44,13 +45,19 @@ void LaunchFinishQkv(CudaType type, const FinishQkvArgs& args, const StepArrays&
 void LaunchSiluMul(CudaType type, const void* gate_up, int32_t tokens, int32_t intermediate,
                    void* out, cudaStream_t stream);
 
-/// out[i] = values[i] in `type`. count: a multiple of 8.
-void LaunchConvert(CudaType type, const float* values, int64_t count, void* out,
-                   cudaStream_t stream);
+/// What each column of a matrix is multiplied by, in fp32.
+struct ColumnGains {
+  const float* gains = nullptr;  ///< [cols], or null: nothing is multiplied
+  int32_t cols = 0;              ///< a multiple of 8
+};
 
-/// out[i] = random.Value(i) in `type`.
+/// out[i] = values[i] in `type`, i counting row by row. count: a multiple of 8.
+void LaunchConvert(CudaType type, const float* values, int64_t count, const ColumnGains& gains,
+                   void* out, cudaStream_t stream);
+
+/// The same of random.Value(i).
 void LaunchRandomFill(CudaType type, const RandomRows& random, int64_t count, void* out,
-                      cudaStream_t stream);
+                      cudaStream_t stream, const ColumnGains& gains = {});
 
 /// Reads `bytes` (a multiple of 16) once, for measuring how fast that goes. Writes `sink` only if
 /// all words sum to a number that memory of zeros does not have.

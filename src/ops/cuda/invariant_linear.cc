@@ -109,6 +109,21 @@ LinearProblem ProblemOf(const PackedWeight& weight, int32_t tokens) {
           .tokens = tokens};
 }
 
+/// What does not depend on the kernel.
+LinearArguments ArgumentsOf(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
+                            const ProductResult& result) {
+  LinearArguments arguments;
+  arguments.weight = weight.buffer.data();
+  arguments.tokens = tokens;
+  arguments.rows = weight.rows;
+  arguments.cols = weight.cols;
+  arguments.pair_distance = weight.pair_distance;
+  arguments.squares = input.squares;
+  arguments.epsilon = input.epsilon;
+  arguments.result = result;
+  return arguments;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<InvariantLinear>> InvariantLinear::Create(CudaType type, int device,
@@ -161,20 +176,24 @@ std::string InvariantLinear::Describe() const {
                                           : "invariant linear layers of compute capability 8.0";
 }
 
-Expected<PackedWeight> InvariantLinear::Pack(const void* elements, int64_t rows,
-                                             int64_t cols) const {
+Expected<PackedWeight> InvariantLinear::Pack(const void* elements, int64_t rows, int64_t cols,
+                                             int32_t pair_distance) const {
   if (cols % 8 != 0) {
     return Error(StatusCode::kUnimplemented,
                  "a weight of {} columns is not supported on CUDA: they must be a multiple of 8",
                  cols);
   }
+  DECANT_CHECK(pair_distance % 8 == 0 && (pair_distance == 0 || rows % (2 * pair_distance) == 0),
+               "{} rows in pairs {} apart", rows, pair_distance);
   PackedWeight weight;
   weight.rows = Narrow<int32_t>(rows);
   weight.cols = Narrow<int32_t>(cols);
+  weight.pair_distance = pair_distance;
   DECANT_ASSIGN_OR_RETURN(
       weight.buffer,
       DeviceBuffer::Allocate(static_cast<size_t>(PackedLinearBytes(rows, cols)), "weights"));
-  LaunchPackLinear(elements, rows, cols, weight.buffer.data(), stream_.get());
+  LaunchPackLinear(elements, weight.rows, weight.cols, pair_distance, weight.buffer.data(),
+                   stream_.get());
   DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "packing weights"));
   return weight;
 }
@@ -196,16 +215,38 @@ LinearPlan InvariantLinear::Plan(const PackedWeight& weight, int32_t tokens) {
   return *plan;
 }
 
+InvariantLinear::TuneRoom::Sizes InvariantLinear::TuneRoom::For(
+    const std::vector<TuneCase>& cases) {
+  Sizes sizes;
+  for (const TuneCase& tune : cases) {
+    const PackedWeight& first = *tune.weights.front();
+    const auto tokens = static_cast<size_t>(tune.max_tokens);
+    const size_t outputs = tokens * static_cast<size_t>(first.rows);
+    const size_t part_bytes = tokens * sizeof(float);
+    sizes.input = std::max(sizes.input, tokens * static_cast<size_t>(first.cols) * 2);
+    sizes.output = std::max(sizes.output, outputs * sizeof(float));
+    sizes.squares = std::max(sizes.squares, part_bytes * SquareParts(first.cols));
+    if (tune.finish != LinearFinish::kResidual) continue;
+    sizes.rounded = std::max(sizes.rounded, outputs * 2);
+    sizes.squares = std::max(sizes.squares, part_bytes * SquareParts(first.rows));
+  }
+  return sizes;
+}
+
 Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan& plan,
-                                          int32_t tokens, const void* input, void* output) {
+                                          int32_t tokens, const TuneRoom& room) {
   constexpr int kRepeats = 3;
   // Weights that were not read lately, as in a step.
   const size_t products = std::clamp<size_t>(tune.weights.size(), 3, 8);
+  const LinearInput input{
+      .elements = room.input,
+      .squares = tune.finish == LinearFinish::kResidual ? nullptr : room.form.squares,
+      .epsilon = 1};
+  const ProductResult result{.finish = tune.finish, .output = room.output, .form = room.form};
   Status status;
   const auto run = [&] {
     for (size_t i = 0; i < products && status.ok(); ++i) {
-      status =
-          RunPlan(plan, *tune.weights[i % tune.weights.size()], input, tokens, tune.output, output);
+      status = RunPlan(plan, *tune.weights[i % tune.weights.size()], input, tokens, result);
     }
   };
   run();
@@ -227,8 +268,7 @@ Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan
   return best;
 }
 
-Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const void* input,
-                                void* output) {
+Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const TuneRoom& room) {
   const PackedWeight& first = *tune.weights.front();
   const LinearProblem problem = ProblemOf(first, tokens);
   std::vector<LinearChoice> candidates = RankLinearChoices(problem, device_);
@@ -236,7 +276,7 @@ Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const void
   double best = 0;
   for (const LinearChoice& candidate : candidates) {
     const auto plan = PlanLinearWith(candidate.tile, candidate.room, problem, device_);
-    DECANT_ASSIGN_OR_RETURN(const double seconds, Measure(tune, *plan, tokens, input, output));
+    DECANT_ASSIGN_OR_RETURN(const double seconds, Measure(tune, *plan, tokens, room));
     if (best != 0 && seconds >= best) continue;
     best = seconds;
     chosen_[{first.rows, first.cols}][TokenStep(tokens)] = candidate;
@@ -244,61 +284,48 @@ Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const void
   return {};
 }
 
-Status InvariantLinear::Tune(const std::vector<TuneCase>& cases, const void* input, void* output) {
+Status InvariantLinear::Tune(const std::vector<TuneCase>& cases, const TuneRoom& room) {
   if (kernels_ == LinearKernels::kPortable) return {};
   chosen_.clear();
   for (const TuneCase& tune : cases) {
     for (const int32_t tokens : kTokenSteps) {
-      DECANT_RETURN_IF_ERROR(TuneOne(tune, std::min(tokens, tune.max_tokens), input, output));
+      DECANT_RETURN_IF_ERROR(TuneOne(tune, std::min(tokens, tune.max_tokens), room));
       if (tokens >= tune.max_tokens) break;
     }
   }
   return {};
 }
 
-Status InvariantLinear::Run(const PackedWeight& weight, const void* input, int32_t tokens,
-                            LinearOutput kind, void* output) {
+Status InvariantLinear::Run(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
+                            const ProductResult& result) {
   if (kernels_ == LinearKernels::kBest) {
-    return RunPlan(Plan(weight, tokens), weight, input, tokens, kind, output);
+    return RunPlan(Plan(weight, tokens), weight, input, tokens, result);
   }
-  LaunchPortableLinear(type_,
-                       {.weight = weight.buffer.data(),
-                        .output = output,
-                        .kind = kind,
-                        .tokens = tokens,
-                        .rows = weight.rows,
-                        .cut = {.column_blocks = CeilDiv(weight.cols, kLinearBlock),
-                                .splits = LinearSplits(weight.rows, weight.cols),
-                                .row_tiles = 0,
-                                .token_tiles = 0,
-                                .run = 0,
-                                .longer_runs = 0}},
-                       {.elements = input, .cols = weight.cols}, stream_.get());
+  LinearArguments arguments = ArgumentsOf(weight, input, tokens, result);
+  arguments.cut.column_blocks = CeilDiv(weight.cols, kLinearBlock);
+  arguments.cut.splits = LinearSplits(weight.rows, weight.cols);
+  LaunchPortableLinear(type_, arguments, input.elements, stream_.get());
   return CudaStatus(cudaGetLastError(), "a linear layer");
 }
 
 Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weight,
-                                const void* input, int32_t tokens, LinearOutput kind,
-                                void* output) const {
+                                const LinearInput& input, int32_t tokens,
+                                const ProductResult& result) const {
   const LinearTile& tile = kLinearTiles[plan.tile];
   if (plan.waits && plan.blocks > ResidentWorkers(tile, device_) * tile.multicast) {
     return Error(StatusCode::kFailedPrecondition,
                  "{} blocks that wait for each other are not all resident on this device",
                  plan.blocks);
   }
-  DECANT_ASSIGN_OR_RETURN(CUtensorMap map,
-                          DescribeInput(type_, input, tokens, weight.cols, tile.copy_tokens()));
-  LinearArguments arguments{.weight = weight.buffer.data(),
-                            .output = output,
-                            .kind = kind,
-                            .tokens = tokens,
-                            .rows = weight.rows,
-                            .cut = plan.cut,
-                            .stages = plan.stages,
-                            .streams_weight = plan.streams_weight,
-                            .merges_in_ring = plan.merges_in_ring,
-                            .handed_over = handed_over_.data(),
-                            .handed_flags = handed_flags_.As<uint32_t>()};
+  DECANT_ASSIGN_OR_RETURN(CUtensorMap map, DescribeInput(type_, input.elements, tokens, weight.cols,
+                                                         tile.copy_tokens()));
+  LinearArguments arguments = ArgumentsOf(weight, input, tokens, result);
+  arguments.cut = plan.cut;
+  arguments.stages = plan.stages;
+  arguments.streams_weight = plan.streams_weight;
+  arguments.merges_in_ring = plan.merges_in_ring;
+  arguments.handed_over = handed_over_.data();
+  arguments.handed_flags = handed_flags_.As<uint32_t>();
   const LaunchConfig launch(plan, stream_.get());
   std::array<void*, 2> parameters = {&map, &arguments};
   return CudaStatus(

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/invariant_linear_plan.h"
-#include "ops/cuda/linear_output.h"
+#include "ops/cuda/linear_finish.h"
 #include "ops/cuda/step_arrays.h"
 
 namespace decant {
@@ -22,6 +22,7 @@ struct PackedWeight {
   DeviceBuffer buffer;
   int32_t rows = 0;
   int32_t cols = 0;
+  int32_t pair_distance = 0;  ///< Order of the rows: PackedRowSource.
 };
 
 /// Which kernels compute.
@@ -45,32 +46,49 @@ class InvariantLinear {
       LinearKernels kernels = LinearKernels::kBest);
 
   /// Packs `rows` x `cols` elements, row by row, in device memory, once earlier work of the stream
-  /// has written them. cols: a multiple of 8. Does not wait.
-  Expected<PackedWeight> Pack(const void* elements, int64_t rows, int64_t cols) const;
+  /// has written them. cols: a multiple of 8; pair_distance: PackedRowSource's, and rows a multiple
+  /// of twice as many. Does not wait.
+  Expected<PackedWeight> Pack(const void* elements, int64_t rows, int64_t cols,
+                              int32_t pair_distance = 0) const;
 
   /// Weights of one shape, such as all layers' down projections.
   struct TuneCase {
     std::vector<const PackedWeight*> weights;
-    LinearOutput output = LinearOutput::kElement;
+    /// Other than kQkv, for which kFloat stands in: it writes as much, and nothing by a table.
+    LinearFinish finish = LinearFinish::kFloat;
     int32_t max_tokens = 0;
   };
-  /// Measures which plans are fastest, for every shape among the cases and up to max_tokens tokens;
-  /// results do not depend on it. `input` must hold [max_tokens, largest cols] elements, `output`
-  /// [max_tokens, largest rows] floats; what they hold is lost. Waits for the device.
-  Status Tune(const std::vector<TuneCase>& cases, const void* input, void* output);
+  /// Memory to measure with; what it holds is lost. Its sizes in bytes are at least those of
+  /// TuneRoom::For.
+  struct TuneRoom {
+    void* input = nullptr;
+    void* output = nullptr;
+    ResidualForm form;
 
-  /// output [tokens, weight.rows] = (or +=) input [tokens, weight.cols] * weight^T. Both 16-byte
-  /// aligned. Does not wait.
-  Status Run(const PackedWeight& weight, const void* input, int32_t tokens, LinearOutput kind,
-             void* output);
+    struct Sizes {
+      size_t input = 0;
+      size_t output = 0;
+      size_t rounded = 0;
+      size_t squares = 0;
+    };
+    static Sizes For(const std::vector<TuneCase>& cases);
+  };
+  /// Measures which plans are fastest, for every shape among the cases and up to max_tokens tokens;
+  /// results do not depend on it. Waits for the device.
+  Status Tune(const std::vector<TuneCase>& cases, const TuneRoom& room);
+
+  /// Sums input [tokens, weight.cols] * weight^T, and makes of them what `result` says. Does not
+  /// wait.
+  Status Run(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
+             const ProductResult& result);
 
   /// The plan that Run takes.
   LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
 
   /// The same by a given plan and the kernels of 9.0, for tests and measurements. Errors: failed
   /// precondition where blocks would wait for others that may not be resident.
-  Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const void* input,
-                 int32_t tokens, LinearOutput kind, void* output) const;
+  Status RunPlan(const LinearPlan& plan, const PackedWeight& weight, const LinearInput& input,
+                 int32_t tokens, const ProductResult& result) const;
 
   /// kPortable also where kBest was asked for and cannot run.
   LinearKernels kernels() const { return kernels_; }
@@ -86,9 +104,9 @@ class InvariantLinear {
   InvariantLinear(CudaType type, const CudaStream& stream) : type_(type), stream_(stream) {}
   /// For the kernels of 9.0.
   Status Prepare(int device);
-  Status TuneOne(const TuneCase& tune, int32_t tokens, const void* input, void* output);
+  Status TuneOne(const TuneCase& tune, int32_t tokens, const TuneRoom& room);
   Expected<double> Measure(const TuneCase& tune, const LinearPlan& plan, int32_t tokens,
-                           const void* input, void* output);
+                           const TuneRoom& room);
 
   const CudaType type_;
   const CudaStream& stream_;

@@ -5,19 +5,24 @@
 #include <cstdint>
 
 #include "ops/cuda/invariant_linear_tiles.h"
-#include "ops/cuda/linear_output.h"
+#include "ops/cuda/linear_finish.h"
 #include "ops/cuda/step_arrays.h"
 
 namespace decant {
+
+static_assert(kSquareColumns == kLinearBlock);
 
 /// One product, as its kernel sees it. The kernels' parameters are a CUtensorMap of the input and
 /// this; boxes of the map are 64 columns and tile.copy_tokens() tokens.
 struct LinearArguments {
   const void* weight = nullptr;  ///< packed
-  void* output = nullptr;        ///< [tokens, rows]
-  LinearOutput kind = LinearOutput::kElement;
   int32_t tokens = 0;
   int32_t rows = 0;  ///< of the weight
+  int32_t cols = 0;
+  int32_t pair_distance = 0;       ///< PackedRowSource
+  const float* squares = nullptr;  ///< LinearInput
+  float epsilon = 0;
+  ProductResult result;
   LinearCut cut;
   int32_t stages = 0;  ///< of the ring in shared memory
   /// Whether the weight is read by one tile only and need not stay in the L2 cache.
@@ -48,8 +53,9 @@ bool LinearKernelsRun(int32_t* scratch);
 const void* LinearKernelF16(int32_t tile);
 const void* LinearKernelBf16(int32_t tile);
 
-/// packed = the blocks of elements [rows, cols], 2 bytes each; zeros beyond them.
-void LaunchPackLinear(const void* elements, int64_t rows, int64_t cols, void* packed,
-                      cudaStream_t stream);
+/// packed = the blocks of elements [rows, cols], 2 bytes each, with rows in the order of
+/// PackedRowSource; zeros beyond them.
+void LaunchPackLinear(const void* elements, int32_t rows, int32_t cols, int32_t pair_distance,
+                      void* packed, cudaStream_t stream);
 
 }  // namespace decant

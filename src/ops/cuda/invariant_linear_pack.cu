@@ -9,14 +9,16 @@ constexpr int kPieceElements = 8;  // 16 bytes
 constexpr int kRowPieces = kLinearBlock / kPieceElements;
 
 /// One thread a piece of the packed weight.
-__global__ void PackLinear(const uint4* elements, int64_t rows, int64_t row_pieces,
-                           int64_t column_blocks, int64_t pieces, uint4* packed) {
+__global__ void PackLinear(const uint4* elements, int32_t rows, int32_t pair_distance,
+                           int64_t row_pieces, int64_t column_blocks, int64_t pieces,
+                           uint4* packed) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (index >= pieces) return;
   const int64_t block = index / (kLinearBlock * kRowPieces);
   const int in_block = static_cast<int>(index % (kLinearBlock * kRowPieces));
   const int block_row = in_block / kRowPieces;
-  const int64_t row = block / column_blocks * kLinearBlock + block_row;
+  const int64_t row = PackedRowSource(
+      pair_distance, static_cast<int32_t>(block / column_blocks) * kLinearBlock + block_row);
   const int64_t piece =
       block % column_blocks * kRowPieces + ((in_block % kRowPieces) ^ (block_row % kRowPieces));
   packed[index] = row < rows && piece < row_pieces ? elements[row * row_pieces + piece]
@@ -42,15 +44,15 @@ bool LinearKernelsRun(int32_t* scratch) {
          there == 1;
 }
 
-void LaunchPackLinear(const void* elements, int64_t rows, int64_t cols, void* packed,
-                      cudaStream_t stream) {
+void LaunchPackLinear(const void* elements, int32_t rows, int32_t cols, int32_t pair_distance,
+                      void* packed, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const int64_t column_blocks = (cols + kLinearBlock - 1) / kLinearBlock;
-  const int64_t pieces =
-      (rows + kLinearBlock - 1) / kLinearBlock * column_blocks * kLinearBlock * kRowPieces;
+  const int64_t row_blocks = (rows + kLinearBlock - 1) / kLinearBlock;
+  const int64_t pieces = row_blocks * column_blocks * kLinearBlock * kRowPieces;
   PackLinear<<<static_cast<unsigned>((pieces + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-      static_cast<const uint4*>(elements), rows, cols / kPieceElements, column_blocks, pieces,
-      static_cast<uint4*>(packed));
+      static_cast<const uint4*>(elements), rows, pair_distance, cols / kPieceElements,
+      column_blocks, pieces, static_cast<uint4*>(packed));
 }
 
 }  // namespace decant

@@ -3,9 +3,9 @@
 // cp.async.
 #include <cuda_runtime.h>
 
-#include "ops/cuda/invariant_linear_output.cuh"
 #include "ops/cuda/invariant_linear_portable.h"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear_finish.cuh"
 #include "ops/cuda/tensor_core.cuh"
 
 namespace decant {
@@ -21,10 +21,10 @@ template <int kTokens>
 struct PortableTile {
   static constexpr int kChunks = kTokens / 8;
   static constexpr int kStageBytes = kLinearBlockBytes + kTokens * kRowBytes;
-  // As much as a block may have without asking; the output is staged in the same memory.
+  // As much as a block may have without asking; outputs are finished in the same memory.
   static constexpr int kStages = 48 * 1024 / kStageBytes < 4 ? 48 * 1024 / kStageBytes : 4;
   static constexpr int kSharedBytes = kStages * kStageBytes;
-  static_assert(kSharedBytes >= kLinearStagingBytes);
+  static_assert(kSharedBytes >= LinearGroupBytes(kTokens));
 };
 
 /// Piece `piece` of row `row` where rows of 128 bytes are swizzled.
@@ -34,7 +34,7 @@ __device__ inline uint32_t SwizzledPiece(int row, int piece) {
 
 /// Starts copies of column block `block` of the weight's row block and of the tokens.
 template <int kTokens>
-__device__ void FetchStage(const LinearArguments& args, const PortableInput& input, int block,
+__device__ void FetchStage(const LinearArguments& args, const void* input, int block,
                            int first_token, uint32_t stage) {
   const char* weight =
       static_cast<const char*>(args.weight) +
@@ -47,10 +47,10 @@ __device__ void FetchStage(const LinearArguments& args, const PortableInput& inp
     const int piece = i % kRowPieces;
     const int token = first_token + row;
     const int column = block * kLinearBlock + piece * (kPieceBytes / 2);
-    const bool valid = token < args.tokens && column < input.cols;
-    const int64_t from = valid ? static_cast<int64_t>(token) * input.cols + column : 0;
+    const bool valid = token < args.tokens && column < args.cols;
+    const int64_t from = valid ? static_cast<int64_t>(token) * args.cols + column : 0;
     CopyAsync16(stage + kLinearBlockBytes + SwizzledPiece(row, piece),
-                static_cast<const uint16_t*>(input.elements) + from, valid);
+                static_cast<const uint16_t*>(input) + from, valid);
   }
 }
 
@@ -77,7 +77,7 @@ __device__ void AddStage(float (&sums)[kTokens / 8][4], uint32_t stage) {
 
 template <typename T, int kTokens>
 __global__ void __launch_bounds__(kThreads)
-    PortableLinear(const LinearArguments args, const PortableInput input) {
+    PortableLinear(const __grid_constant__ LinearArguments args, const void* input) {
   using Tile = PortableTile<kTokens>;
   extern __shared__ char memory[];
   const uint32_t ring = SharedAddress(memory);
@@ -117,15 +117,30 @@ __global__ void __launch_bounds__(kThreads)
     ++range;
     range_end = args.cut.RangeBegin(range + 1);
   }
-  __syncthreads();  // the ring becomes staging
-  const OutputRows<T> output(args, blockIdx.x * kLinearBlock, ring);
-  output.template Write<Tile::kChunks>(first_token, 8, [&](int i) {
-    return make_float4(total[i][0], total[i][1], total[i][2], total[i][3]);
+  __syncthreads();  // the ring is at hand for what follows
+  auto* turned = reinterpret_cast<float*>(memory);
+  constexpr int kBarrier = 1;
+  TileTokens<T, kTokens> tokens(args, kBarrier,
+                                reinterpret_cast<TileToken*>(memory + kLinearStagingBytes));
+  const int tile = static_cast<int>(blockIdx.y);
+  tokens.Prepare(tile);
+  const int chunks = min(Tile::kChunks, (args.tokens - first_token + 7) / 8);
+  WithFinish(args.result.finish, [&](auto finish) {
+    const LinearFinisher<T, kTokens, finish()> finisher(
+        args, tokens, static_cast<int>(blockIdx.x) * kLinearBlock, first_token, turned);
+    finisher.Finish(0, 1, chunks, [&](int begin) {
+#pragma unroll
+      for (int i = 0; i < Tile::kChunks; ++i) {
+        if (i / kFinishChunks * kFinishChunks != begin) continue;
+        finisher.Stage(i % kFinishChunks,
+                       make_float4(total[i][0], total[i][1], total[i][2], total[i][3]));
+      }
+    });
   });
 }
 
 template <typename T, int kTokens>
-void Launch(const LinearArguments& args, const PortableInput& input, cudaStream_t stream) {
+void Launch(const LinearArguments& args, const void* input, cudaStream_t stream) {
   const dim3 grid((args.rows + kLinearBlock - 1) / kLinearBlock,
                   (args.tokens + kTokens - 1) / kTokens);
   LaunchOverlapped(PortableLinear<T, kTokens>, grid, dim3(kThreads),
@@ -133,7 +148,7 @@ void Launch(const LinearArguments& args, const PortableInput& input, cudaStream_
 }
 
 template <typename T>
-void LaunchType(const LinearArguments& args, const PortableInput& input, cudaStream_t stream) {
+void LaunchType(const LinearArguments& args, const void* input, cudaStream_t stream) {
   constexpr int kFew = 16;
   constexpr int kMany = 64;
   if (args.tokens <= kFew) {
@@ -145,8 +160,8 @@ void LaunchType(const LinearArguments& args, const PortableInput& input, cudaStr
 
 }  // namespace
 
-void LaunchPortableLinear(CudaType type, const LinearArguments& arguments,
-                          const PortableInput& input, cudaStream_t stream) {
+void LaunchPortableLinear(CudaType type, const LinearArguments& arguments, const void* input,
+                          cudaStream_t stream) {
   if (type == CudaType::kF16) {
     LaunchType<__half>(arguments, input, stream);
   } else {

@@ -7,15 +7,10 @@
 
 namespace decant {
 
-/// The input of a product, [tokens, cols] in the weights' type, 16-byte aligned.
-struct PortableInput {
-  const void* elements = nullptr;
-  int32_t cols = 0;  ///< a multiple of 8
-};
-
 /// Queues a product with instructions that compute capability 8.0 has. Of the arguments it needs
-/// neither a ring nor room to hand sums over; of the cut neither tiles.
-void LaunchPortableLinear(CudaType type, const LinearArguments& arguments,
-                          const PortableInput& input, cudaStream_t stream);
+/// neither a ring nor room to hand sums over; of the cut neither tiles. `input`: [tokens, cols] in
+/// the weights' type, 16-byte aligned.
+void LaunchPortableLinear(CudaType type, const LinearArguments& arguments, const void* input,
+                          cudaStream_t stream);
 
 }  // namespace decant

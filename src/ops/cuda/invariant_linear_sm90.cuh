@@ -7,180 +7,13 @@
 #include <cstdint>
 #include <utility>
 
-#include "ops/cuda/async_copy.cuh"
-#include "ops/cuda/bulk_copy.cuh"
-#include "ops/cuda/cluster.cuh"
-#include "ops/cuda/invariant_linear_kernel.h"
-#include "ops/cuda/invariant_linear_output.cuh"
+#include "ops/cuda/invariant_linear_ring.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear_finish.cuh"
+#include "ops/cuda/tensor_core.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace decant {
-
-/// What follows from a tile at compile time.
-template <typename T, LinearTile kTileValue>
-struct LinearTraits {
-  using Type = T;
-  static constexpr LinearTile kTile = kTileValue;
-  static constexpr int kGroups = kTile.groups;
-  static constexpr int kBlocks = kTile.blocks;
-  static constexpr int kTokens = kTile.tokens;
-  static constexpr int kMulticast = kTile.multicast;
-  static constexpr int kRowBlocks = kTile.row_blocks();
-  static constexpr int kWeightBytes = kRowBlocks * kLinearBlockBytes;
-  static constexpr int kStageBytes = kTile.stage_bytes();
-  /// Groups that read one stage.
-  static constexpr int kReaders = kTile.ping_pong ? 1 : kGroups;
-  static constexpr bool kMovesRegisters = kTile.moves_registers();
-  static constexpr int kThreads = LinearThreads(kTile);
-  /// 8 tokens of a row block.
-  static constexpr int kChunks = kTokens / 8;
-  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread
-  /// needs.
-  static constexpr int kRegisters =
-      kTile.sums() * (kTile.mode == LinearMode::kSequential ? 2 : 1) + 40;
-  static constexpr int kMinBlocks = kThreads * kRegisters <= 32 * 1024 ? 2 : 1;
-  static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
-};
-
-/// Shared memory: the ring's stages, then where ranges meet (unless in the ring), staging for each
-/// group, barriers.
-struct LinearShared {
-  uint32_t ring;
-  uint32_t merge;
-  uint32_t staging;
-  uint32_t barriers;
-  int32_t stages;
-
-  /// A stage's data has come; all have read it; the ranges' sums have come.
-  __device__ uint32_t full(int stage) const { return barriers + 8 * stage; }
-  __device__ uint32_t empty(int stage) const { return barriers + 8 * (stages + stage); }
-  __device__ uint32_t merged() const { return barriers + 16 * stages; }
-};
-
-/// A stage of the ring and the parity of its turn.
-struct RingPlace {
-  int32_t stage = 0;
-  uint32_t parity = 0;
-
-  __device__ void Advance(int32_t stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-  __device__ void Skip(int32_t count, int32_t stages) {
-    stage += count;
-    parity ^= stage / stages % 2;
-    stage %= stages;
-  }
-};
-
-template <class Traits>
-__device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_t start) {
-  constexpr LinearTile kTile = Traits::kTile;  // device code cannot refer to the member
-  LinearShared shared;
-  shared.stages = args.stages;
-  shared.ring = (start + kLinearAlignment - 1) / kLinearAlignment * kLinearAlignment;
-  const uint32_t ring_end = shared.ring + args.stages * Traits::kStageBytes;
-  shared.merge = args.merges_in_ring ? shared.ring : ring_end;
-  shared.staging = ring_end + (args.merges_in_ring ? 0 : LinearMergeBytes(kTile, args.cut.splits));
-  shared.barriers = shared.staging + Traits::kGroups * kLinearStagingBytes;
-  return shared;
-}
-
-template <class Traits>
-using WalkOf = LinearWalk<Traits::kTile.mode>;
-
-template <class Traits>
-__device__ inline WalkOf<Traits> MakeWalk(const LinearArguments& args) {
-  constexpr bool kClusters = Traits::kTile.mode == LinearMode::kCluster || Traits::kMulticast > 1;
-  return WalkOf<Traits>(args.cut, kClusters ? ClusterIndex() : static_cast<int>(blockIdx.x),
-                        gridDim.x / Traits::kMulticast, kClusters ? ClusterRank() : 0);
-}
-
-template <class Traits>
-__device__ inline int FirstRowBlock(const WalkOf<Traits>& walk, int rank) {
-  return (walk.row_tile() * Traits::kMulticast + rank) * Traits::kRowBlocks;
-}
-
-inline constexpr int kFillBytesPerTick = 40;
-
-/// The multiprocessor's clock, which begins again after seconds.
-__device__ inline uint32_t Ticks() {
-  uint32_t ticks;
-  asm volatile("mov.u32 %0, %%clock;" : "=r"(ticks));
-  return ticks;
-}
-
-/// Fetches the weight's blocks. They do not depend on earlier kernels, so the ring is filled while
-/// those still run.
-template <class Traits>
-__device__ inline void FetchWeights(const LinearArguments& args, const LinearShared& shared,
-                                    int rank) {
-  const uint64_t policy = args.streams_weight ? ReadOncePolicy() : EvictNormalPolicy();
-  const int last_block = (args.rows - 1) / kLinearBlock;
-  RingPlace place{.stage = 0, .parity = 1};
-  // No faster than twice what memory gives a multiprocessor: the copy engine takes orders in turn,
-  // and when the ring is filled at first, the input's must not wait behind all of the weight's.
-  constexpr uint32_t kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
-  uint32_t last_tick = Ticks();
-  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    const int first_block = FirstRowBlock<Traits>(walk, rank);
-    const char* source[Traits::kRowBlocks];
-#pragma unroll
-    for (int i = 0; i < Traits::kRowBlocks; ++i) {
-      // A row block past the weight's end is the last one once more; nobody reads its sums.
-      const int64_t block = min(first_block + i, last_block);
-      source[i] = static_cast<const char*>(args.weight) +
-                  (block * args.cut.column_blocks + walk.begin()) * kLinearBlockBytes;
-    }
-    for (int count = walk.count(); count > 0; --count) {
-      const uint32_t full = shared.full(place.stage);
-      const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
-      WaitInPlace(shared.empty(place.stage), place.parity);
-      // Whatever the clock has done meanwhile, this ends within kTicksPerStage.
-      while (Ticks() - last_tick < kTicksPerStage) continue;
-      last_tick = Ticks();
-      ExpectBytes(full, Traits::kStageBytes);
-#pragma unroll
-      for (int i = 0; i < Traits::kRowBlocks; ++i) {
-        CopyBulkWith(policy, target + i * kLinearBlockBytes, source[i], kLinearBlockBytes, full);
-        source[i] += kLinearBlockBytes;
-      }
-      place.Advance(shared.stages);
-    }
-  }
-}
-
-/// Fetches the input's blocks, each block of a cluster its share for all of them.
-template <class Traits>
-__device__ inline void FetchInput(const CUtensorMap* input, const LinearArguments& args,
-                                  const LinearShared& shared, int rank) {
-  constexpr int kShare = Traits::kTokens / Traits::kMulticast;
-  constexpr int kCopyTokens = Traits::kTile.copy_tokens();
-  constexpr int kRowBytes = kLinearBlock * 2;
-  RingPlace place{.stage = 0, .parity = 1};
-  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    const int token = walk.token_tile() * Traits::kTokens + rank * kShare;
-    for (int block = walk.begin(); block < walk.end(); ++block) {
-      const uint32_t target = shared.ring + place.stage * Traits::kStageBytes +
-                              Traits::kWeightBytes + rank * kShare * kRowBytes;
-      WaitInPlace(shared.empty(place.stage), place.parity);
-#pragma unroll
-      for (int i = 0; i < kShare; i += kCopyTokens) {
-        if constexpr (Traits::kMulticast > 1) {
-          BoxCopyTo((1U << Traits::kMulticast) - 1, target + i * kRowBytes, input,
-                    block * kLinearBlock, token + i, shared.full(place.stage));
-        } else {
-          BoxCopy(target + i * kRowBytes, input, block * kLinearBlock, token + i,
-                  shared.full(place.stage));
-        }
-      }
-      place.Advance(shared.stages);
-    }
-  }
-}
 
 template <class Traits>
 using LinearSums = float[Traits::kBlocks][Traits::kTokens / 2];
@@ -211,11 +44,6 @@ __device__ inline float4 LoadShared4(uint32_t address) {
                : "r"(address)
                : "memory");
   return value;
-}
-
-/// Waits for the `threads` threads that use barrier `id`.
-__device__ inline void SyncThreads(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /// Arrives at barrier `id` without waiting.
@@ -278,38 +106,68 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
 }
 
 /// A group of four warps that multiply.
+template <class Traits>
 struct LinearGroup {
   int index = 0;  ///< of the block's
   int rows = 0;   ///< which rows of the tile are its: index, or 0 where groups take turns
-  uint32_t staging = 0;
+  TileTokens<typename Traits::Type, Traits::kTokens>& tokens;
+  float* turned = nullptr;  ///< kLinearStagingBytes of shared memory
 
   __device__ int barrier() const { return 1 + index; }
 };
 
-/// Writes a tile's sums from registers.
+template <class Traits, LinearFinish kFinish>
+using FinisherOf = LinearFinisher<typename Traits::Type, Traits::kTokens, kFinish>;
+
+/// Chunks of 8 tokens that there are of a tile.
 template <class Traits>
-__device__ inline void WriteTile(LinearSums<Traits>& sums, const LinearArguments& args,
-                                 const LinearGroup& group, int first_row_block, int first_token) {
+__device__ inline int ChunksOf(const LinearArguments& args, int first_token) {
+  return min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
+}
+
+template <class Traits, LinearFinish kFinish>
+__device__ inline void FinishTileAs(LinearSums<Traits>& sums, const LinearArguments& args,
+                                    const LinearGroup<Traits>& group, int first_row_block,
+                                    int first_token) {
 #pragma unroll
   for (int block = 0; block < Traits::kBlocks; ++block) {
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
-    const OutputRows<typename Traits::Type> output(args, row, group.staging);
-    output.template Write<Traits::kChunks>(first_token, 8, [&](int i) {
-      const float* at = sums[block] + i * 4;
-      return make_float4(at[0], at[1], at[2], at[3]);
+    const FinisherOf<Traits, kFinish> finisher(args, group.tokens, row, first_token, group.turned);
+    // A branch for each place, since registers have no addresses.
+    finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token), [&](int begin) {
+#pragma unroll
+      for (int first = 0; first < Traits::kChunks; first += kFinishChunks) {
+        if (first != begin) continue;
+#pragma unroll
+        for (int i = first; i < first + kFinishChunks && i < Traits::kChunks; ++i) {
+          const float* at = sums[block] + i * 4;
+          finisher.Stage(i - first, make_float4(at[0], at[1], at[2], at[3]));
+        }
+      }
     });
   }
+}
+
+/// Finishes a tile whose sums are in registers.
+template <class Traits>
+__device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArguments& args,
+                                  const LinearGroup<Traits>& group, int first_row_block,
+                                  int first_token) {
+  WithFinish(args.result.finish, [&](auto finish) {
+    FinishTileAs<Traits, finish()>(sums, args, group, first_row_block, first_token);
+  });
 }
 
 /// kSequential: tile after tile, range after range.
 template <class Traits>
 __device__ inline void ComputeSequential(const LinearArguments& args, const LinearShared& shared,
-                                         const LinearGroup& group, int rank) {
+                                         const LinearGroup<Traits>& group, int rank) {
   LinearSums<Traits> sums;
   LinearSums<Traits> total;
   RingPlace place;
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
+    group.tokens.Prepare(walk.token_tile());
     for (int range = 0; range < args.cut.splits; ++range) {
       ClearSums<Traits>(sums);
       AddBlocks<Traits>(sums, shared, place, group.rows,
@@ -322,8 +180,8 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
         }
       }
     }
-    WriteTile<Traits>(total, args, group, FirstRowBlock<Traits>(walk, rank),
-                      walk.token_tile() * Traits::kTokens);
+    FinishTile<Traits>(total, args, group, FirstRowBlock<Traits>(walk, rank),
+                       walk.token_tile() * Traits::kTokens);
   }
 }
 
@@ -331,17 +189,18 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
 /// to one block, the next 8 to the next.
 template <class Traits>
 __device__ inline void ComputeClustered(const LinearArguments& args, const LinearShared& shared,
-                                        const LinearGroup& group) {
+                                        const LinearGroup<Traits>& group) {
   const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
   const int rank = static_cast<int>(ClusterRank());
   const int first_token = walk.token_tile() * Traits::kTokens;
-  const int chunks = min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
+  const int chunks = ChunksOf<Traits>(args, first_token);
   const int thread = threadIdx.x % kLinearGroupThreads;
   constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, from one block
 
   LinearSums<Traits> sums;
   RingPlace place;
+  group.tokens.Prepare(walk.token_tile());
   ClearSums<Traits>(sums);
   AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
 
@@ -367,20 +226,29 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
 
   const int owned = (chunks - rank + splits - 1) / splits;
   if (owned <= 0) return;
-  WaitInPlace(shared.merged(), 0);
   const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
-  if (row >= args.rows) return;
-  const OutputRows<typename Traits::Type> output(args, row, group.staging);
-#pragma unroll 1
-  for (int i = 0; i < owned; ++i) {
-    const uint32_t from = group_merge + i * splits * kSumBytes;
-    float4 sum = LoadShared4(from);
-    for (int range = 1; range < splits; ++range) {
-      const float4 next = LoadShared4(from + range * kSumBytes);
-      sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-    }
-    output.template Write<1>(first_token + (rank + i * splits) * 8, 0, [&](int) { return sum; });
+  if (row >= args.rows) {
+    WaitInPlace(shared.merged(), 0);  // memory that others still send to must not go
+    return;
   }
+  const auto add_ranges = [&](int begin, const auto& finisher) {
+    if (begin == 0) WaitInPlace(shared.merged(), 0);
+#pragma unroll
+    for (int i = 0; i < kFinishChunks; ++i) {
+      if (begin + i >= owned) continue;
+      const uint32_t from = group_merge + (begin + i) * splits * kSumBytes;
+      float4 sum = LoadShared4(from);
+      for (int range = 1; range < splits; ++range) {
+        const float4 next = LoadShared4(from + range * kSumBytes);
+        sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+      }
+      finisher.Stage(i, sum);
+    }
+  };
+  WithFinish(args.result.finish, [&](auto finish) {
+    const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token, group.turned);
+    finisher.Finish(rank, splits, owned, [&](int begin) { add_ranges(begin, finisher); });
+  });
 }
 
 /// What one block of threads hands to the next in a chain.
@@ -390,7 +258,7 @@ struct HandOver {
 };
 
 template <class Traits>
-__device__ inline HandOver HandOverOf(const LinearArguments& args, const LinearGroup& group,
+__device__ inline HandOver HandOverOf(const LinearArguments& args, const LinearGroup<Traits>& group,
                                       int block) {
   constexpr int kGroupSums = Traits::kBlocks * Traits::kChunks * kLinearGroupThreads;
   const int at = block * Traits::kReaders + group.rows;
@@ -417,7 +285,8 @@ __device__ inline void BeginSums(LinearSums<Traits>& sums, const HandOver& from,
   }
 }
 
-__device__ inline void AwaitHandOver(const HandOver& from, const LinearGroup& group) {
+template <class Traits>
+__device__ inline void AwaitHandOver(const HandOver& from, const LinearGroup<Traits>& group) {
   if (threadIdx.x % kLinearGroupThreads == 0) {
     uint32_t there = 0;
     do {
@@ -430,7 +299,7 @@ __device__ inline void AwaitHandOver(const HandOver& from, const LinearGroup& gr
 
 template <class Traits>
 __device__ inline void GiveSums(const LinearSums<Traits>& sums, const HandOver& to,
-                                const LinearGroup& group) {
+                                const LinearGroup<Traits>& group) {
 #pragma unroll
   for (int i = 0; i < Traits::kBlocks * Traits::kChunks; ++i) {
     const float* from = sums[i / Traits::kChunks] + i % Traits::kChunks * 4;
@@ -448,7 +317,7 @@ __device__ inline void GiveSums(const LinearSums<Traits>& sums, const HandOver& 
 /// unambiguous only once the stages before it have been waited for.
 template <class Traits>
 __device__ inline void ComputeChained(const LinearArguments& args, const LinearShared& shared,
-                                      const LinearGroup& group, int rank) {
+                                      const LinearGroup<Traits>& group, int rank) {
   constexpr bool kTurns = Traits::kTile.ping_pong;
   constexpr int kTurnBarrier = 1 + Traits::kGroups;
   LinearSums<Traits> sums;
@@ -461,6 +330,7 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
     }
     const HandOver from =
         HandOverOf<Traits>(args, group, static_cast<int>(blockIdx.x) - Traits::kMulticast);
+    if (walk.finishes()) group.tokens.Prepare(walk.token_tile());
     if (walk.continues()) AwaitHandOver(from, group);
     BeginSums<Traits>(sums, from, walk.continues());
     if (kTurns && turn > 0) SyncThreads(kTurnBarrier + group.index, 2 * kLinearGroupThreads);
@@ -472,8 +342,8 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
       }
     });
     if (walk.finishes()) {
-      WriteTile<Traits>(sums, args, group, FirstRowBlock<Traits>(walk, rank),
-                        walk.token_tile() * Traits::kTokens);
+      FinishTile<Traits>(sums, args, group, FirstRowBlock<Traits>(walk, rank),
+                         walk.token_tile() * Traits::kTokens);
     } else {
       GiveSums<Traits>(sums, HandOverOf<Traits>(args, group, blockIdx.x), group);
     }
@@ -494,8 +364,7 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
   if (Traits::kTile.mode == LinearMode::kCluster && warp == kWarps - 1) {
     const auto walk = MakeWalk<Traits>(args);
     const int rank = static_cast<int>(ClusterRank());
-    const int chunks =
-        min(Traits::kChunks, (args.tokens - walk.token_tile() * Traits::kTokens + 7) / 8);
+    const int chunks = ChunksOf<Traits>(args, walk.token_tile() * Traits::kTokens);
     const int owned = max(0, (chunks - rank + args.cut.splits - 1) / args.cut.splits);
     InitBarrier(shared.merged(), 1);
     ExpectBytes(shared.merged(),
@@ -506,7 +375,8 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
 
 template <class Traits>
 __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
-    InvariantLinearKernel(const __grid_constant__ CUtensorMap input, const LinearArguments args) {
+    InvariantLinearKernel(const __grid_constant__ CUtensorMap input,
+                          const __grid_constant__ LinearArguments args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr LinearMode kMode = Traits::kTile.mode;
   constexpr bool kShares = Traits::kMulticast > 1;
@@ -541,10 +411,15 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
   } else {
     if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int index = warp / 4;
-    const LinearGroup group{
+    char* own = memory + (shared.groups - SharedAddress(memory)) +
+                index * LinearGroupBytes(Traits::kTokens);
+    TileTokens<typename Traits::Type, Traits::kTokens> tokens(
+        args, 1 + index, reinterpret_cast<TileToken*>(own + kLinearStagingBytes));
+    const LinearGroup<Traits> group{
         .index = index,
         .rows = Traits::kTile.ping_pong ? 0 : index,
-        .staging = shared.staging + index * kLinearStagingBytes,
+        .tokens = tokens,
+        .turned = reinterpret_cast<float*>(own),
     };
     if constexpr (kShares) WaitForCluster();
     WaitForEarlierKernels();

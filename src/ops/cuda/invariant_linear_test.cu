@@ -168,8 +168,8 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     const Case& c = GetParam();
     for (int32_t row = 0; row < kRows; ++row) {
       const Status status =
-          linear_->Run(weight_, inputs_.get() + int64_t{row} * c.cols, 1, LinearOutput::kFloat,
-                       alone_.get() + int64_t{row} * c.rows);
+          linear_->Run(weight_, {.elements = inputs_.get() + int64_t{row} * c.cols}, 1,
+                       {.output = alone_.get() + int64_t{row} * c.rows});
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -274,7 +274,7 @@ void InvariantLinearTest::ExpectInvariant() {
   for (const int32_t tokens : TokenCounts()) {
     ASSERT_NO_FATAL_FAILURE(MakeBatch(tokens));
     const Status status =
-        linear_->Run(weight_, batch_.get(), tokens, LinearOutput::kFloat, output_.get());
+        linear_->Run(weight_, {.elements = batch_.get()}, tokens, {.output = output_.get()});
     ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_NO_FATAL_FAILURE(ExpectAlone("the chosen tile"));
   }
@@ -310,40 +310,10 @@ TEST_P(InvariantLinearTest, EveryTileGivesTheSameBits) {
                                        linear_->device());
       if (!plan) continue;
       ASSERT_NO_FATAL_FAILURE(MakeBatch(tokens));
-      const Status status = linear_->RunPlan(*plan, weight_, batch_.get(), tokens,
-                                             LinearOutput::kFloat, output_.get());
+      const Status status = linear_->RunPlan(*plan, weight_, {.elements = batch_.get()}, tokens,
+                                             {.output = output_.get()});
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_NO_FATAL_FAILURE(ExpectAlone("tile " + std::to_string(tile)));
-    }
-  }
-}
-
-TEST_P(InvariantLinearTest, OtherOutputsFollowFromTheSums) {
-  const Case& c = GetParam();
-  for (const LinearKernels kernels : {LinearKernels::kBest, LinearKernels::kPortable}) {
-    ASSERT_NO_FATAL_FAILURE(Create(kernels));
-    for (const int32_t tokens : {3, 130}) {
-      if (tokens > most_tokens_) continue;
-      ASSERT_NO_FATAL_FAILURE(MakeBatch(tokens));
-      const int64_t count = int64_t{tokens} * c.rows;
-      const auto run = [&](LinearOutput kind) {
-        const Status status = linear_->Run(weight_, batch_.get(), tokens, kind, output_.get());
-        ASSERT_TRUE(status.ok()) << status.message();
-      };
-      ASSERT_NO_FATAL_FAILURE(run(LinearOutput::kFloat));
-      const std::vector<float> sums = Download(output_.get(), count);
-      ASSERT_NO_FATAL_FAILURE(run(LinearOutput::kAdd));
-      const std::vector<float> doubled = Download(output_.get(), count);
-      ASSERT_NO_FATAL_FAILURE(run(LinearOutput::kElement));
-      const std::vector<uint16_t> elements =
-          Download(reinterpret_cast<const uint16_t*>(output_.get()), count);
-      int64_t wrong = 0;
-      for (int64_t i = 0; i < count; ++i) {
-        const uint16_t rounded =
-            c.type == CudaType::kF16 ? ToF16(sums[i]).bits : ToBf16(sums[i]).bits;
-        wrong += !(doubled[i] == sums[i] + sums[i]) || elements[i] != rounded;
-      }
-      EXPECT_EQ(wrong, 0) << tokens << " tokens";
     }
   }
 }
@@ -352,9 +322,14 @@ TEST_P(InvariantLinearTest, MeasuringChangesNoBits) {
   ASSERT_NO_FATAL_FAILURE(Create(LinearKernels::kBest));
   ASSERT_NO_FATAL_FAILURE(ComputeAlone());
   ASSERT_NO_FATAL_FAILURE(MakeBatch(most_tokens_));
+  const std::vector<InvariantLinear::TuneCase> cases = {
+      {.weights = {&weight_}, .finish = LinearFinish::kFloat, .max_tokens = most_tokens_}};
+  const auto sizes = InvariantLinear::TuneRoom::For(cases);
+  const DeviceArray<float> squares =
+      Allocate<float>(static_cast<int64_t>(sizes.squares / sizeof(float)));
+  ASSERT_LE(sizes.output, OutputBytes());
   const Status status = linear_->Tune(
-      {{.weights = {&weight_}, .output = LinearOutput::kFloat, .max_tokens = most_tokens_}},
-      batch_.get(), output_.get());
+      cases, {.input = batch_.get(), .output = output_.get(), .form = {.squares = squares.get()}});
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_NO_FATAL_FAILURE(ExpectInvariant());
 }
@@ -368,7 +343,7 @@ TEST_P(InvariantLinearTest, ProductsThatOverlapDoNotDisturbEachOther) {
     // Fewer tokens now and then: another tile, and workspace used otherwise.
     const int32_t tokens = i % 3 == 2 ? std::min(most_tokens_, 20) : tokens_;
     const Status status =
-        linear_->Run(weight_, batch_.get(), tokens, LinearOutput::kFloat, output_.get());
+        linear_->Run(weight_, {.elements = batch_.get()}, tokens, {.output = output_.get()});
     ASSERT_TRUE(status.ok()) << status.message();
   }
   ASSERT_NO_FATAL_FAILURE(ExpectAlone("after twenty others"));

@@ -52,7 +52,8 @@ struct LinearTile {
   constexpr int32_t sums() const { return blocks * tokens / 2; }
   /// Whether registers must move from the warps that copy to those that multiply.
   constexpr bool moves_registers() const {
-    return groups == 2 && sums() * (mode == LinearMode::kSequential ? 2 : 1) > 136;
+    const int32_t kept = sums() * (mode == LinearMode::kSequential ? 2 : 1);
+    return groups == 2 && kept > (mode == LinearMode::kChain ? 120 : 136);
   }
   constexpr bool operator==(const LinearTile&) const = default;
 };
@@ -102,8 +103,16 @@ inline constexpr int32_t kLinearGroupThreads = 128;
 /// Shared memory that a block of threads may have on compute capability 9.0.
 inline constexpr int32_t kLinearSharedBytes = 227 * 1024;
 
-/// Shared memory through which a group turns its output: 16 tokens of 64 rows, twice.
-inline constexpr int32_t kLinearStagingBytes = 2 * 16 * kLinearBlock * 2;
+/// Shared memory in which a group turns its sums: 32 tokens of 64 rows in fp32.
+inline constexpr int32_t kLinearStagingBytes = 32 * kLinearBlock * 4;
+
+/// What a group keeps for each token of its tile.
+inline constexpr int32_t kTileTokenBytes = 16;
+
+/// Shared memory of a group, where it finishes `tokens` tokens.
+constexpr int32_t LinearGroupBytes(int32_t tokens) {
+  return kLinearStagingBytes + tokens * kTileTokenBytes;
+}
 
 /// Bytes of shared memory where the ranges' sums of a tile meet, in each block of the cluster.
 constexpr int32_t LinearMergeBytes(const LinearTile& tile, int32_t splits) {
@@ -118,8 +127,8 @@ inline constexpr int32_t kLinearAlignment = 1024;
 constexpr int32_t LinearSharedBytes(const LinearTile& tile, int32_t splits, int32_t stages,
                                     bool merges_in_ring) {
   return kLinearAlignment + stages * tile.stage_bytes() +
-         (merges_in_ring ? 0 : LinearMergeBytes(tile, splits)) + tile.groups * kLinearStagingBytes +
-         16 * stages + 8;
+         (merges_in_ring ? 0 : LinearMergeBytes(tile, splits)) +
+         tile.groups * LinearGroupBytes(tile.tokens) + 16 * stages + 8;
 }
 
 /// A product cut into tiles and ranges.

@@ -28,6 +28,16 @@ class CudaWeight : public LinearWeight, public EmbeddingWeight {
   const int64_t cols;
 };
 
+/// A vector in device memory, fp32.
+class CudaVector : public VectorWeight {
+ public:
+  explicit CudaVector(DeviceBuffer values) : values_(std::move(values)) {}
+  const float* data() const { return values_.As<float>(); }
+
+ private:
+  DeviceBuffer values_;
+};
+
 /// Linear layers through cuBLASLt, fp32 sums. Which of the library's algorithms runs is chosen by
 /// measurement, for each shape of a weight and for about twenty numbers of tokens; between them the
 /// choice of the next larger one serves.

@@ -4,7 +4,7 @@
 
 namespace decant {
 
-/// What a product is written as.
+/// What a product of cuBLASLt is written as.
 enum class LinearOutput : uint8_t {
   kElement,  ///< in the weights' type
   kFloat,    ///< in fp32

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Ar
   merge.Prefetch();
   Consumer<T, kHeadDim> consumer(args, shared);
   consumer.Run();
-  if (args.merge_count == 0) return;
+  if (!merge.Any()) return;
   SyncNamed<kMergeBarrier, kConsumerThreads>();  // both parts are done with the ring
   merge.Run(consumer.Tag());
 #endif
@@ -162,13 +161,11 @@ Status RangedPrompt::Launch(const StepArrays& step, const CachePages& cache, con
       .block_tables = step.block_tables,
       .items = step.prompt_items,
       .merges = step.prompt_merges,
-      .item_count = step.prompt_plan.items,
-      .merge_count = step.prompt_plan.merges,
-      .claim_count = step.prompt_plan.items - step.prompt_plan.mergers,
+      .counts = step.prompt_counts,
       .claims = workspace_.As<unsigned long long>(),
       .arrivals = reinterpret_cast<unsigned long long*>(workspace_.data() + kCountBytes / 2),
       .partials = reinterpret_cast<float4*>(workspace_.data() + kCountBytes)};
-  const dim3 grid(std::min(step.prompt_plan.items, planner_.multiprocessors()));
+  const dim3 grid(planner_.multiprocessors());
   ranged_prompt::WithKernel(type_, shape.head_dim, [&](auto kernel, int bytes) {
     LaunchOverlapped(kernel, grid, ranged_prompt::kThreads, bytes, stream, args);
   });

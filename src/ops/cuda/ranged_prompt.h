@@ -37,7 +37,9 @@ class RangedPrompt {
   Status Reset(int32_t slots, cudaStream_t stream);
 
   /// One layer, by the plan of `step`; nothing where that has no items. queries, attended: [tokens,
-  /// heads * head_dim]. The same plan can be launched any number of times, one after another.
+  /// heads * head_dim]. The same plan can be launched any number of times, one after another. What
+  /// is launched does not depend on the plan, only on where it lies: recorded as a graph, it serves
+  /// other plans there.
   Status Launch(const StepArrays& step, const CachePages& cache, const void* queries,
                 void* attended, cudaStream_t stream) const;
 

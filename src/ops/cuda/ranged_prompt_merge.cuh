@@ -14,7 +14,7 @@ class Merge {
   /// `shared`: SharedAddress and pointer of the block's memory. `warp`: of the block's consumers.
   __device__ Merge(const Args& args, std::byte* shared, int warp)
       : args_(args), shared_(shared), warp_(warp), lane_(threadIdx.x % 32) {
-    const int all = args.merge_count * kFragments * kColumns;
+    const int all = LoadCounts(args).merges * kFragments * kColumns;
     const int warps = static_cast<int>(gridDim.x) * kConsumerWarps;
     const int share = (all + warps - 1) / warps;
     // Runs that do not reach over the end of a fragment's columns.
@@ -25,10 +25,13 @@ class Merge {
     end_ = min(all, first_ + run_);
   }
 
+  /// Whether there is anything to merge, for any block.
+  __device__ bool Any() const { return end_ > 0; }
+
   /// Fetches the description of this warp's first run.
   __device__ void Prefetch() {
     if (first_ < end_ && lane_ < 2) {
-      Description()[lane_] = __ldg(
+      Description()[lane_] = __ldcg(
           reinterpret_cast<const int4*>(args_.merges + first_ / kColumns / kFragments) + lane_);
     }
     __syncwarp();
@@ -40,7 +43,7 @@ class Merge {
       const int number = next / kColumns / kFragments;
       const PromptMerge merge = number == first_ / kColumns / kFragments
                                     ? *reinterpret_cast<const PromptMerge*>(Description())
-                                    : args_.merges[number];
+                                    : Load(number);
       const int fragment = next / kColumns % kFragments;
       const int column = next % kColumns;
       int columns = min(kColumns - column, end_ - next);
@@ -59,6 +62,14 @@ class Merge {
   static constexpr int kPieces = Places<kHeadDim>::kMergePieces;
   static_assert(kPieces / kMostPromptRanges > 1);
 
+  __device__ PromptMerge Load(int number) const {
+    const auto* from = reinterpret_cast<const int4*>(args_.merges + number);
+    PromptMerge merge;
+    auto* to = reinterpret_cast<int4*>(&merge);
+    to[0] = __ldcg(from);
+    to[1] = __ldcg(from + 1);
+    return merge;
+  }
   __device__ int4* Description() const {
     return reinterpret_cast<int4*>(shared_ + Places<kHeadDim>::kMergesAt) + warp_ * 2;
   }

@@ -36,9 +36,7 @@ struct Args {
   const int32_t* block_tables;
   const PromptItem* items;
   const PromptMerge* merges;
-  int32_t item_count;
-  int32_t merge_count;
-  int32_t claim_count;  ///< What all blocks of a launch add to claims.
+  const PromptPlanCounts* counts;  ///< LoadCounts
   /// Counts that go on through all launches of a plan; both begin at the largest number, which is
   /// what the workspace holds then.
   unsigned long long* claims;    ///< Items taken; see TakeItem.
@@ -46,6 +44,19 @@ struct Args {
   /// [slots, SlotPieces]: of a range, the scales and then the sums of up to 64 rows.
   float4* partials;
 };
+
+/// The sizes of the plan: in device memory, so that a graph's launch serves whatever plan is there.
+/// The grid does not follow them; a block without an item of its number ends at once. As all of the
+/// plan it is read from the L2 cache: the plan of the step before lay at the same place.
+__device__ inline PromptPlanCounts LoadCounts(const Args& args) {
+  const int4 counts = __ldcg(reinterpret_cast<const int4*>(args.counts));
+  PromptPlanCounts loaded;
+  loaded.items = counts.x;
+  loaded.merges = counts.y;
+  loaded.slots = counts.z;
+  loaded.mergers = counts.w;
+  return loaded;
+}
 
 /// A slot of partial sums. First [32] scales: maximum and sum of row r, maximum and sum of row r
 /// + 8. Then [head_dim / 8, 128 threads] sums: columns 8 i + 2 (t % 4) and the next of the same

@@ -188,7 +188,8 @@ class Runner {
   Runner(CudaType type, const PromptPlanLimits& limits)
       : prompt_(Make(type, limits)),
         items_(prompt_.planner().most().items),
-        merges_(prompt_.planner().most().merges) {}
+        merges_(prompt_.planner().most().merges),
+        counts_(1) {}
 
   /// `table` in device memory, `stride` entries a row.
   void Plan(std::span<const BatchRow> rows, const int32_t* table, int32_t stride,
@@ -198,9 +199,11 @@ class Runner {
     step_.prompt_plan = planner.Plan(rows, stride, choices);
     step_.prompt_items = items_.data();
     step_.prompt_merges = merges_.data();
+    step_.prompt_counts = counts_.data();
     step_.block_tables = table;
     items_.Set(planner.items());
     merges_.Set(planner.merges());
+    counts_.Set(std::span(&step_.prompt_plan, 1));
     RequireOk(prompt_.Reset(step_.prompt_plan.slots, nullptr));
   }
 
@@ -225,6 +228,7 @@ class Runner {
   RangedPrompt prompt_;
   Memory<PromptItem> items_;
   Memory<PromptMerge> merges_;
+  Memory<PromptPlanCounts> counts_;
   StepArrays step_;
 };
 

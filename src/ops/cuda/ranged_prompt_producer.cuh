@@ -5,13 +5,14 @@
 
 namespace decant::ranged_prompt {
 
-/// Items past the first gridDim.x are taken by counting. Every block but those that merge takes
-/// until it gets none, so each launch counts up by claim_count = item_count - mergers exactly, and
-/// where in its launch a count is can be told without resetting it. Returns item_count or more
-/// where none is left.
-__device__ inline int32_t TakeItem(const Args& args) {
+/// Items past the first gridDim.x are taken by counting. Every block that begins with an item, but
+/// those that merge, takes until it gets none, so each launch counts up by items - mergers exactly,
+/// and where in its launch a count is can be told without resetting it. Returns counts.items or
+/// more where none is left.
+__device__ inline int32_t TakeItem(const Args& args, const PromptPlanCounts& counts) {
   const unsigned long long count = atomicAdd(args.claims, 1ULL) + 1;
-  return static_cast<int32_t>(count % static_cast<unsigned>(args.claim_count) + gridDim.x);
+  const auto claims = static_cast<unsigned>(counts.items - counts.mergers);
+  return static_cast<int32_t>(count % claims + gridDim.x);
 }
 
 /// How many launches since the plan came before this one. Every block of a launch asks once, so the
@@ -32,7 +33,8 @@ class Producer {
         barriers_{shared_address_ + Place::kBarriersAt},
         lane_(threadIdx.x % 32),
         half_(lane_ % Place::kHalves),
-        first_key_(lane_ / Place::kHalves * args.tiled_slots) {}
+        first_key_(lane_ / Place::kHalves * args.tiled_slots),
+        counts_(LoadCounts(args)) {}
 
   __device__ void Run() {
     PromptItem item = LoadItem(blockIdx.x);
@@ -58,11 +60,11 @@ class Producer {
 
   __device__ PromptItem LoadItem(int32_t number) const {
     PromptItem item;
-    if (number >= args_.item_count) return item;
+    if (number >= counts_.items) return item;
     const auto* from = reinterpret_cast<const int4*>(args_.items + number);
     auto* to = reinterpret_cast<int4*>(&item);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) to[i] = __ldg(from + i);
+    for (int i = 0; i < 3; ++i) to[i] = __ldcg(from + i);
     return item;
   }
 
@@ -86,7 +88,7 @@ class Producer {
     const int32_t position = key + first_key_;
     slot = args_.by_page.Remainder(position / 16) * 16;
     if (first_key_ >= kKeys || position >= min(item.context, item.key_end)) return 0;
-    return __ldg(args_.block_tables + item.table + args_.by_page.Quotient(position / 16));
+    return __ldcg(args_.block_tables + item.table + args_.by_page.Quotient(position / 16));
   }
 
   /// Copies an item's keys and values, and takes the next item when the last of them are asked for:
@@ -105,8 +107,8 @@ class Producer {
       if (last) {
         // Blocks of the launch before may still take items until then.
         AwaitPhase(barriers_.TagKnown(), 0);
-        next = args_.item_count;
-        if (lane_ == 0 && item.awaited == 0) next = TakeItem(args_);
+        next = counts_.items;
+        if (lane_ == 0 && item.awaited == 0) next = TakeItem(args_, counts_);
       }
       const int64_t from = page * args_.page_bytes + item.kv_head * args_.head_bytes +
                            int64_t{slot} * kHeadDim * 2 + half_ * args_.tiled_slots * 128;
@@ -167,6 +169,7 @@ class Producer {
   int lane_;
   int half_;       ///< This lane's part of every block: dims from 64 * half_ on,
   int first_key_;  ///< tiled_slots keys from first_key_ on; kKeys or more: none.
+  const PromptPlanCounts counts_;
   RingPlace items_;
   RingPlace block_;
   bool waited_ = false;

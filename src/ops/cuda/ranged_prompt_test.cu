@@ -464,6 +464,73 @@ TEST(RangedPromptBitsTest, DoNotDependOnChunksNeighboursOrPages) {
   }
 }
 
+/// A launch recorded with one plan computes by whatever plan lies in its place.
+TEST(RangedPromptGraphTest, ServesOtherPlans) {
+  if (const std::string reason = RangedPromptTest::Unavailable(); !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  constexpr int32_t kMaxTokens = 2048;
+  const Case c;
+  const std::vector<int32_t> lengths = {2900, 700, 333};
+  const Requests requests(c, lengths);
+  const Tables tables(lengths, c.page_size, 3);
+  const Pool pool(c.shape(), c.page_size, tables.pages);
+  for (size_t r = 0; r < lengths.size(); ++r) {
+    requests.Append(c, r, tables.device.data() + r * tables.stride, 0, lengths[r], pool.view());
+  }
+  Runner runner(c.type, {.shape = c.shape(),
+                         .multiprocessors = RangedPromptTest::Multiprocessors(),
+                         .max_tokens = kMaxTokens,
+                         .max_rows = 3});
+  Memory<uint16_t> queries(kMaxTokens * c.width());
+  Memory<uint16_t> out(queries.size());
+  cudaStream_t stream = nullptr;
+  Require(cudaStreamCreate(&stream), "a stream");
+  cudaGraphExec_t graph = nullptr;
+  // Of request 0, 1 and 2; a small plan first, which later ones outgrow.
+  const std::vector<std::vector<Chunk>> plans = {{{3, 5}, {2, 0}},
+                                                 {{2, 2898}, {600, 100}, {333, 0}},
+                                                 {{2048, 852}},
+                                                 {{2, 0}},
+                                                 {{512, 2388}, {512, 0}, {300, 33}}};
+  for (const std::vector<Chunk>& chunks : plans) {
+    const std::vector<BatchRow> rows = MakeRows(chunks);
+    for (size_t r = 0; r < chunks.size(); ++r) {
+      Require(cudaMemcpy(queries.data() + rows[r].query_start * c.width(),
+                         requests.queries[r].data() + chunks[r].history * c.width(),
+                         chunks[r].tokens * c.width() * 2, cudaMemcpyDeviceToDevice),
+              "copying queries");
+    }
+    const auto compute = [&](const auto& launch) {
+      runner.Plan(rows, tables.device.data(), tables.stride);
+      std::vector<uint16_t> result;
+      for (int layer = 0; layer < 3; ++layer) {
+        out.Fill(0xff);
+        launch();
+        Require(cudaStreamSynchronize(stream), "a launch");
+        const std::vector<uint16_t> all = out.Get();
+        result.insert(result.end(), all.begin(), all.begin() + TokensOf(chunks) * c.width());
+      }
+      return result;
+    };
+    const auto direct = [&] { runner.Launch(pool.view(), queries.data(), out.data(), stream); };
+    const std::vector<uint16_t> expected = compute(direct);
+    if (graph == nullptr) {
+      cudaGraph_t recorded = nullptr;
+      Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording");
+      direct();
+      Require(cudaStreamEndCapture(stream, &recorded), "recording");
+      Require(cudaGraphInstantiate(&graph, recorded, 0), "recording");
+      Require(cudaGraphDestroy(recorded), "recording");
+    }
+    const std::vector<uint16_t> result =
+        compute([&] { Require(cudaGraphLaunch(graph, stream), "a graph"); });
+    ASSERT_EQ(FirstDifference(c, expected, result), "none") << TokensOf(chunks) << " tokens";
+  }
+  Require(cudaGraphExecDestroy(graph), "the end");
+  Require(cudaStreamDestroy(stream), "the end");
+}
+
 }  // namespace
 }  // namespace decant::ranged_prompt_test
 

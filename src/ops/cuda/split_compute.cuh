@@ -315,7 +315,8 @@ class SplitCompute {
         const int32_t tile = warp_ * kWarpTiles + m;
         const HeadPair heads{.max = {sums.max[0], sums.max[1]}, .sum = {sums.sum[0], sums.sum[1]}};
         if (task.partial < 0) {
-          StoreAttended<T, kHeadDim>(args_, task.row_head, n, tile, sums.out[m], heads);
+          StoreAttended<T, kHeadDim>(args_, task.row_head, n, tile, sums.out[m], heads,
+                                     args_.group);
         } else {
           constexpr int32_t kFragments = SplitFragments(kHeadDim, kHeadTiles);
           const int64_t fragment =

@@ -40,8 +40,6 @@ __global__ void __launch_bounds__(kSplitThreads, kLeastBlocks)
   if (warp <= kComputeWarps) {
     SplitCompute<T, kHeadDim, kHeadTiles>(args, shared, warp - 1).Run();
     rank = kMergeWarps + warp - 1;
-  } else {
-    WaitForEarlierKernels();
   }
   MergePartials<T, kHeadDim, kHeadTiles>(args, rank);
 }

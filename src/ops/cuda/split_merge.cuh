@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/split_compute.cuh"
 #include "ops/cuda/split_partial.cuh"
 #include "ops/cuda/split_shared.cuh"
@@ -27,17 +28,22 @@ class FragmentMerge {
         first_(args.work.partials +
                (static_cast<int64_t>(merge.z) * kFragments + fragment) * kSplitFragmentVectors) {}
 
+  /// With no partials: does all of it with nothing, and writes nothing.
   __device__ void Run() {
-    for (int32_t base = 0; base < partials_; base += kMergeBatch) {
+    int32_t base = 0;
+    do {
       here_ = min(kMergeBatch, partials_ - base);
       numbers_at_ = first_ + base * kStride + lane_;
       sums_at_ = first_ + (base + lane_ / 4) * kStride + 32 + lane_ % 4;
       Wait();
       Add();
+      base += kMergeBatch;
+      if (base >= partials_) {
+        StoreAttended<T, kHeadDim>(args_, row_head_, fragment_ / kDimTiles, fragment_ % kDimTiles,
+                                   out_, heads_, partials_ > 0 ? args_.group : 0);
+      }
       Reset();
-    }
-    StoreAttended<T, kHeadDim>(args_, row_head_, fragment_ / kDimTiles, fragment_ % kDimTiles, out_,
-                               heads_);
+    } while (base < partials_);
   }
 
  private:
@@ -62,7 +68,9 @@ class FragmentMerge {
 #pragma unroll
     for (int s = 0; s < kSumsOfLane; ++s) sums_[s] = nothing;
 #pragma unroll
-    for (int i = 0; i < kMergeBatch; ++i) numbers_[i] = nothing;
+    for (int i = 0; i < kMergeBatch; ++i) {
+      numbers_[i] = make_uint4(i < here_ ? kNotWritten : 0, 0, 0, 0);
+    }
     bool all_at_once = true;
     for (;;) {
       // All reads of a turn are under way together: nothing looks at one before the last is begun.
@@ -123,15 +131,19 @@ class FragmentMerge {
       out_[j + 2] *= before;
     }
 #pragma unroll
-    for (int i = 0; i < kMergeBatch; ++i) {
-      if (i >= here_) continue;
-      const int source = i % 8 * 4 + lane_ % 4;
-      const float low = __shfl_sync(kAllLanes, factors[i / 8][0], source);
-      const float high = __shfl_sync(kAllLanes, factors[i / 8][1], source);
-      out_[0] += __uint_as_float(numbers_[i].x) * low;
-      out_[1] += __uint_as_float(numbers_[i].y) * high;
-      out_[2] += __uint_as_float(numbers_[i].z) * low;
-      out_[3] += __uint_as_float(numbers_[i].w) * high;
+    for (int s = 0; s < kSumsOfLane; ++s) {
+      if (8 * s >= here_ && here_ > 0) continue;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const uint4& numbers = numbers_[8 * s + i];  // zeros past the last
+        const int source = 4 * i + lane_ % 4;
+        const float low = __shfl_sync(kAllLanes, factors[s][0], source);
+        const float high = __shfl_sync(kAllLanes, factors[s][1], source);
+        out_[0] += __uint_as_float(numbers.x) * low;
+        out_[1] += __uint_as_float(numbers.y) * high;
+        out_[2] += __uint_as_float(numbers.z) * low;
+        out_[3] += __uint_as_float(numbers.w) * high;
+      }
     }
   }
 
@@ -144,7 +156,8 @@ class FragmentMerge {
 
   __device__ void Reset() {
     if (!has_heads_) return;
-    const uint4 nothing = make_uint4(kNotWritten, kNotWritten, kNotWritten, kNotWritten);
+    const uint32_t word = Kept(kNotWritten);
+    const uint4 nothing = make_uint4(word, word, word, word);
 #pragma unroll
     for (int i = 0; i < kMergeBatch; ++i) {
       if (i < here_) StorePartial(NumbersAt(i), nothing);
@@ -183,9 +196,19 @@ __device__ void MergePartials(const SplitArgs& args, int32_t rank) {
   if (rank >= kMergeWarps) {
     unit = grid * kMergeWarps + blockIdx.x * kComputeWarps + rank - kMergeWarps;
   }
-  for (; unit < units; unit += grid * kMergeRanks) {
-    const int4 merge = __ldcg(args.work.merges + unit / kFragments);
-    FragmentMerge<T, kHeadDim, kHeadTiles>(args, merge, unit % kFragments).Run();
+  if (unit >= units) return;
+  // A merging warp merges nothing first, while there is nothing to wait for: that brings the
+  // instructions to the multiprocessor, which takes longer than to run them.
+  const int32_t step = grid * kMergeRanks;
+  if (rank < kMergeWarps) unit -= step;
+#pragma unroll 1
+  for (; unit < units; unit += step) {
+    int4 merge = make_int4(0, 0, 0, 0);
+    if (unit >= 0) {
+      WaitForEarlierKernels();
+      merge = __ldcg(args.work.merges + unit / kFragments);
+    }
+    FragmentMerge<T, kHeadDim, kHeadTiles>(args, merge, max(unit, 0) % kFragments).Run();
   }
 }
 

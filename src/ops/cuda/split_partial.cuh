@@ -50,6 +50,12 @@ __device__ inline uint32_t WrittenBits(float value) {
   return bits == kNotWritten ? kNan : bits;
 }
 
+__device__ inline float Reciprocal(float x) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
+}
+
 /// Whether the lane's two columns of a tile of heads are heads of the group.
 __device__ inline bool HasHeads(const SplitArgs& args, int head_tile) {
   return head_tile * kSplitHeadTile + threadIdx.x % 4 * 2 < args.group;
@@ -70,13 +76,15 @@ __device__ inline void StoreFragment(const SplitArgs& args, int64_t fragment, in
   }
 }
 
-/// Writes 16 dims (tile `dim_tile`) of the heads of a head tile: out / sum. By a whole warp.
+/// Writes 16 dims (tile `dim_tile`) of those heads of a head tile that are under `heads_end`:
+/// out / sum. By a whole warp.
 template <typename T, int kHeadDim>
 __device__ void StoreAttended(const SplitArgs& args, int32_t row_head, int head_tile,
-                              int32_t dim_tile, const float (&out)[4], const HeadPair& heads) {
+                              int32_t dim_tile, const float (&out)[4], const HeadPair& heads,
+                              int32_t heads_end) {
   const int lane = threadIdx.x % 32;
-  const float low = __frcp_rn(heads.sum[0]);
-  const float high = __frcp_rn(heads.sum[1]);
+  const float low = Reciprocal(heads.sum[0]);
+  const float high = Reciprocal(heads.sum[1]);
   const auto pack = [](float a, float b) {
     const auto pair = Element<T>::FromFloat2(a, b);
     return *reinterpret_cast<const uint32_t*>(&pair);
@@ -85,7 +93,7 @@ __device__ void StoreAttended(const SplitArgs& args, int32_t row_head, int head_
   const uint32_t first = TransposeMatrix(pack(out[0] * low, out[1] * high));
   const uint32_t second = TransposeMatrix(pack(out[2] * low, out[3] * high));
   const int32_t head = head_tile * kSplitHeadTile + lane / 4;
-  if (head >= args.group) return;
+  if (head >= heads_end) return;
   T* target = static_cast<T*>(args.attended) +
               (static_cast<int64_t>(row_head) * args.group + head) * kHeadDim + dim_tile * 16 +
               lane % 4 * 2;

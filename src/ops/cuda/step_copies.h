@@ -33,24 +33,22 @@ struct StepCopies {
   int32_t packed_stride = 0;
   int32_t table_stride = 0;
 
-  DECANT_STEP_INLINE int64_t words() const {
-    return piece_words + static_cast<int64_t>(table_rows) * table_stride;
-  }
+  DECANT_STEP_INLINE int32_t words() const { return piece_words + table_rows * table_stride; }
 };
 
 /// Copies word `number` of copies.words(), counted over the pieces and then the block tables.
-DECANT_STEP_INLINE void CopyStepWord(const StepCopies& copies, int64_t number, const int32_t* from,
+DECANT_STEP_INLINE void CopyStepWord(const StepCopies& copies, int32_t number, const int32_t* from,
                                      int32_t* to) {
   if (number < copies.piece_words) {
-    auto rest = static_cast<int32_t>(number);
+    int32_t rest = number;
     const StepCopies::Piece* piece = copies.pieces;
     while (rest >= piece->count) rest -= (piece++)->count;
     to[piece->to + rest] = from[piece->from + rest];
     return;
   }
-  const int64_t entry = number - copies.piece_words;
-  const int64_t row = entry / copies.table_stride;
-  const auto column = static_cast<int32_t>(entry % copies.table_stride);
+  const int32_t entry = number - copies.piece_words;
+  const int32_t row = entry / copies.table_stride;
+  const int32_t column = entry % copies.table_stride;
   to[copies.tables_to + entry] =
       column < copies.packed_stride ? from[copies.tables_from + row * copies.packed_stride + column]
                                     : kNoPage;

@@ -155,13 +155,12 @@ StepArrays StepPacker::Pack(const StepBatch& batch, PromptPlanner* planner, Step
   }
   PackTokens(batch, step);
   PackRows(batch, step);
+  PackPromptTiles(batch, step);
   if (planner != nullptr) {
     step.prompt_plan = planner->Plan(batch.rows, step.table_stride);
     Copy(planner->items(), limits_.prompt_plan.items, step.prompt_items);
     Copy(planner->merges(), limits_.prompt_plan.merges, step.prompt_merges);
     Copy(std::span<const PromptPlanCounts>(&step.prompt_plan, 1), 1, step.prompt_counts);
-  } else {
-    PackPromptTiles(batch, step);
   }
   PackTables(batch, step);
   return step;

@@ -45,7 +45,8 @@ class StepPacker {
 
   /// Packs `batch` into `host` [host_words]; returns its arrays as they will lie from `device`
   /// [device_words] on, once copies() are done. Rows of query length 1 must come first. With a
-  /// planner, also plans the step for the ranged prompt kernel.
+  /// planner, also plans the step for the ranged prompt kernel; the tiles of the other one are
+  /// packed too, since a gate may exchange the kernels of a step that has begun.
   StepArrays Pack(const StepBatch& batch, PromptPlanner* planner, StepShape shape,
                   std::span<int32_t> host, const int32_t* device);
   /// Of the step packed last.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cuda/prompt_tiles.h"
+
 namespace decant {
 namespace {
 
@@ -87,7 +89,7 @@ class PackedStep {
     return step_;
   }
   void Copy() {
-    for (int64_t i = 0; i < packer_.copies().words(); ++i) {
+    for (int32_t i = 0; i < packer_.copies().words(); ++i) {
       CopyStepWord(packer_.copies(), i, host_.data(), device_.data());
     }
   }
@@ -174,7 +176,19 @@ TEST(StepPackerTest, PlansPromptsInDeviceMemory) {
       EXPECT_EQ(step.prompt_merges[i].slot, planner.merges()[i].slot);
       EXPECT_EQ(step.prompt_merges[i].ranges, planner.merges()[i].ranges);
     }
-    EXPECT_EQ(step.prompt_tiles, 0) << "of the other prompt kernel";
+    // For the other prompt kernel, should a gate exchange it.
+    const std::vector<int32_t> tiles = packed.At(step.prompt_tiles_at, 2 * step.prompt_tiles);
+    int32_t tile = 0;
+    for (int32_t r = 0; r < step.rows; ++r) {
+      const BatchRow& row = batch.view.rows[r];
+      if (row.query_len == 1) continue;
+      for (int32_t i = 0; i < PromptTiles(row.query_len, 2); ++i, ++tile) {
+        ASSERT_LT(tile, step.prompt_tiles);
+        EXPECT_EQ(tiles[2 * tile], r);
+        EXPECT_EQ(tiles[2 * tile + 1], i * kPromptTileRows);
+      }
+    }
+    EXPECT_EQ(step.prompt_tiles, tile);
   }
 }
 
@@ -188,10 +202,10 @@ TEST(StepPackerTest, KeepsPlacesFromStepToStep) {
       {.tokens = 640, .rows = 6, .pages_per_row = 50, .group = 2, .prompt_plan = planner.most()});
   const auto places = [&](const Batch& batch) {
     const StepArrays& step = packed.Pack(batch.view, &planner, StepShape::kRounded);
-    return std::vector<const void*>{step.token_ids,     step.positions,    step.token_rows,
-                                    step.query_starts,  step.query_lens,   step.context_lens,
-                                    step.row_slots,     step.block_tables, step.prompt_items,
-                                    step.prompt_merges, step.prompt_counts};
+    return std::vector<const void*>{step.token_ids,     step.positions,     step.token_rows,
+                                    step.query_starts,  step.query_lens,    step.context_lens,
+                                    step.row_slots,     step.block_tables,  step.prompt_items,
+                                    step.prompt_merges, step.prompt_counts, step.prompt_tiles_at};
   };
   const std::vector<const void*> first = places(Batch({{1, 3}}, 16));
   EXPECT_THAT(first, Each(::testing::NotNull()));

@@ -25,9 +25,10 @@ Expected<WeightUpload> WeightUpload::Create(CudaType type, ThreadPool& pool) {
 }
 
 Expected<std::unique_ptr<CudaWeight>> WeightUpload::Upload(
-    std::initializer_list<const RowSource*> sources, const CudaStream& stream) {
+    std::initializer_list<const RowSource*> sources, const float* gains, const CudaStream& stream) {
   int64_t rows = 0;
   const int64_t cols = (*sources.begin())->cols;
+  const ColumnGains column_gains{.gains = gains, .cols = Narrow<int32_t>(cols)};
   for (const RowSource* source : sources) rows += source->rows;
   DECANT_ASSIGN_OR_RETURN(
       DeviceBuffer memory,
@@ -37,7 +38,8 @@ Expected<std::unique_ptr<CudaWeight>> WeightUpload::Upload(
       std::max<int64_t>(1, static_cast<int64_t>(kStageBytes / sizeof(float)) / cols);
   for (const RowSource* source : sources) {
     if (source->random) {
-      LaunchRandomFill(type_, *source->random, source->rows * cols, target, stream.get());
+      LaunchRandomFill(type_, *source->random, source->rows * cols, target, stream.get(),
+                       column_gains);
       DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "making weights"));
       target += source->rows * cols;
       continue;
@@ -58,7 +60,8 @@ Expected<std::unique_ptr<CudaWeight>> WeightUpload::Upload(
                                      static_cast<size_t>(count * cols) * sizeof(float),
                                      cudaMemcpyHostToDevice, stream.get()),
                      "loading weights"));
-      LaunchConvert(type_, stage.device.As<float>(), count * cols, target, stream.get());
+      LaunchConvert(type_, stage.device.As<float>(), count * cols, column_gains, target,
+                    stream.get());
       DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "rounding weights"));
       DECANT_RETURN_IF_ERROR(stage.done.Record(stream));
       stage.used = true;

@@ -19,10 +19,11 @@ class WeightUpload {
  public:
   static Expected<WeightUpload> Create(CudaType type, ThreadPool& pool);
 
-  /// The rows of all sources, one after another, as one matrix. Returns once the last row has been
-  /// read; the device may still be at work.
+  /// The rows of all sources, one after another, as one matrix; each column times its gain before
+  /// it is rounded, where there are gains ([cols] in device memory, or null). Returns once the last
+  /// row has been read; the device may still be at work.
   Expected<std::unique_ptr<CudaWeight>> Upload(std::initializer_list<const RowSource*> sources,
-                                               const CudaStream& stream);
+                                               const float* gains, const CudaStream& stream);
 
  private:
   struct Stage {

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "ops/cuda/async_copy.cuh"
+#include "ops/cuda/bulk_copy.cuh"
+#include "ops/cuda/cluster.cuh"
+#include "ops/cuda/invariant_linear_kernel.h"
+
+namespace decant {
+
+/// How weights and inputs come to shared memory on compute capability 9.0.
+
+/// What follows from a tile at compile time.
+template <typename T, LinearTile kTileValue>
+struct LinearTraits {
+  using Type = T;
+  static constexpr LinearTile kTile = kTileValue;
+  static constexpr int kGroups = kTile.groups;
+  static constexpr int kBlocks = kTile.blocks;
+  static constexpr int kTokens = kTile.tokens;
+  static constexpr int kMulticast = kTile.multicast;
+  static constexpr int kRowBlocks = kTile.row_blocks();
+  static constexpr int kWeightBytes = kRowBlocks * kLinearBlockBytes;
+  static constexpr int kStageBytes = kTile.stage_bytes();
+  /// Groups that read one stage.
+  static constexpr int kReaders = kTile.ping_pong ? 1 : kGroups;
+  static constexpr bool kMovesRegisters = kTile.moves_registers();
+  static constexpr int kThreads = LinearThreads(kTile);
+  /// 8 tokens of a row block.
+  static constexpr int kChunks = kTokens / 8;
+  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread
+  /// needs.
+  static constexpr int kRegisters =
+      kTile.sums() * (kTile.mode == LinearMode::kSequential ? 2 : 1) + 40;
+  static constexpr int kMinBlocks = kThreads * kRegisters <= 32 * 1024 ? 2 : 1;
+  static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
+};
+
+/// Shared memory: the ring's stages, then where ranges meet (unless in the ring), each group's,
+/// barriers.
+struct LinearShared {
+  uint32_t ring;
+  uint32_t merge;
+  uint32_t groups;
+  uint32_t barriers;
+  int32_t stages;
+
+  /// A stage's data has come; all have read it; the ranges' sums have come.
+  __device__ uint32_t full(int stage) const { return barriers + 8 * stage; }
+  __device__ uint32_t empty(int stage) const { return barriers + 8 * (stages + stage); }
+  __device__ uint32_t merged() const { return barriers + 16 * stages; }
+};
+
+/// A stage of the ring and the parity of its turn.
+struct RingPlace {
+  int32_t stage = 0;
+  uint32_t parity = 0;
+
+  __device__ void Advance(int32_t stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ void Skip(int32_t count, int32_t stages) {
+    stage += count;
+    parity ^= stage / stages % 2;
+    stage %= stages;
+  }
+};
+
+template <class Traits>
+__device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_t start) {
+  constexpr LinearTile kTile = Traits::kTile;  // device code cannot refer to the member
+  LinearShared shared;
+  shared.stages = args.stages;
+  shared.ring = (start + kLinearAlignment - 1) / kLinearAlignment * kLinearAlignment;
+  const uint32_t ring_end = shared.ring + args.stages * Traits::kStageBytes;
+  shared.merge = args.merges_in_ring ? shared.ring : ring_end;
+  shared.groups = ring_end + (args.merges_in_ring ? 0 : LinearMergeBytes(kTile, args.cut.splits));
+  shared.barriers = shared.groups + Traits::kGroups * LinearGroupBytes(Traits::kTokens);
+  return shared;
+}
+
+template <class Traits>
+using WalkOf = LinearWalk<Traits::kTile.mode>;
+
+template <class Traits>
+__device__ inline WalkOf<Traits> MakeWalk(const LinearArguments& args) {
+  constexpr bool kClusters = Traits::kTile.mode == LinearMode::kCluster || Traits::kMulticast > 1;
+  return WalkOf<Traits>(args.cut, kClusters ? ClusterIndex() : static_cast<int>(blockIdx.x),
+                        gridDim.x / Traits::kMulticast, kClusters ? ClusterRank() : 0);
+}
+
+template <class Traits>
+__device__ inline int FirstRowBlock(const WalkOf<Traits>& walk, int rank) {
+  return (walk.row_tile() * Traits::kMulticast + rank) * Traits::kRowBlocks;
+}
+
+inline constexpr int kFillBytesPerTick = 40;
+
+/// The multiprocessor's clock, which begins again after seconds.
+__device__ inline uint32_t Ticks() {
+  uint32_t ticks;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(ticks));
+  return ticks;
+}
+
+/// Fetches the weight's blocks. They do not depend on earlier kernels, so the ring is filled while
+/// those still run.
+template <class Traits>
+__device__ inline void FetchWeights(const LinearArguments& args, const LinearShared& shared,
+                                    int rank) {
+  const uint64_t policy = args.streams_weight ? ReadOncePolicy() : EvictNormalPolicy();
+  const int last_block = (args.rows - 1) / kLinearBlock;
+  RingPlace place{.stage = 0, .parity = 1};
+  // No faster than twice what memory gives a multiprocessor: the copy engine takes orders in turn,
+  // and when the ring is filled at first, the input's must not wait behind all of the weight's.
+  constexpr uint32_t kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
+  uint32_t last_tick = Ticks();
+  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
+    const int first_block = FirstRowBlock<Traits>(walk, rank);
+    const char* source[Traits::kRowBlocks];
+#pragma unroll
+    for (int i = 0; i < Traits::kRowBlocks; ++i) {
+      // A row block past the weight's end is the last one once more; nobody reads its sums.
+      const int64_t block = min(first_block + i, last_block);
+      source[i] = static_cast<const char*>(args.weight) +
+                  (block * args.cut.column_blocks + walk.begin()) * kLinearBlockBytes;
+    }
+    for (int count = walk.count(); count > 0; --count) {
+      const uint32_t full = shared.full(place.stage);
+      const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
+      WaitInPlace(shared.empty(place.stage), place.parity);
+      // Whatever the clock has done meanwhile, this ends within kTicksPerStage.
+      while (Ticks() - last_tick < kTicksPerStage) continue;
+      last_tick = Ticks();
+      ExpectBytes(full, Traits::kStageBytes);
+#pragma unroll
+      for (int i = 0; i < Traits::kRowBlocks; ++i) {
+        CopyBulkWith(policy, target + i * kLinearBlockBytes, source[i], kLinearBlockBytes, full);
+        source[i] += kLinearBlockBytes;
+      }
+      place.Advance(shared.stages);
+    }
+  }
+}
+
+/// Fetches the input's blocks, each block of a cluster its share for all of them.
+template <class Traits>
+__device__ inline void FetchInput(const CUtensorMap* input, const LinearArguments& args,
+                                  const LinearShared& shared, int rank) {
+  constexpr int kShare = Traits::kTokens / Traits::kMulticast;
+  constexpr int kCopyTokens = Traits::kTile.copy_tokens();
+  constexpr int kRowBytes = kLinearBlock * 2;
+  RingPlace place{.stage = 0, .parity = 1};
+  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
+    const int token = walk.token_tile() * Traits::kTokens + rank * kShare;
+    for (int block = walk.begin(); block < walk.end(); ++block) {
+      const uint32_t target = shared.ring + place.stage * Traits::kStageBytes +
+                              Traits::kWeightBytes + rank * kShare * kRowBytes;
+      WaitInPlace(shared.empty(place.stage), place.parity);
+#pragma unroll
+      for (int i = 0; i < kShare; i += kCopyTokens) {
+        if constexpr (Traits::kMulticast > 1) {
+          BoxCopyTo((1U << Traits::kMulticast) - 1, target + i * kRowBytes, input,
+                    block * kLinearBlock, token + i, shared.full(place.stage));
+        } else {
+          BoxCopy(target + i * kRowBytes, input, block * kLinearBlock, token + i,
+                  shared.full(place.stage));
+        }
+      }
+      place.Advance(shared.stages);
+    }
+  }
+}
+
+}  // namespace decant

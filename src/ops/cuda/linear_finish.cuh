@@ -1,0 +1,385 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/cuda/cache_layout.h"
+#include "ops/cuda/element.cuh"
+#include "ops/cuda/invariant_linear_kernel.h"
+#include "ops/cuda/linear_finish.h"
+
+namespace decant {
+
+/// From the sums of products to the outputs. All of it runs after WaitForEarlierKernels, and what
+/// other kernels write is read from the L2 cache: a block may have started while those that use the
+/// same memory still ran. Each warp finishes its own 16 weight rows of a group's 64. Additions and
+/// products are written as single instructions: what a compiler might contract in one tile's kernel
+/// and not in another's would make bits depend on the tile.
+
+/// Chunks of 8 tokens that a warp finishes at a time.
+inline constexpr int kFinishChunks = 4;
+static_assert(kLinearStagingBytes ==
+              4 * kFinishChunks * kTurnedFloats * static_cast<int>(sizeof(float)));
+
+/// What a group of warps knows of a token of its tile before the sums are there. Where the residual
+/// is written, instead: the four warps' sums of squares.
+struct alignas(16) TileToken {
+  float scale;       ///< of the norm
+  int32_t position;  ///< kQkv
+  /// kQkv: where its slot begins in the K or V of KV head 0, in elements; kNoSlot: padding.
+  int64_t slot;
+};
+static_assert(sizeof(TileToken) == kTileTokenBytes);
+inline constexpr int64_t kNoSlot = -1;
+
+template <typename T>
+inline constexpr float kRoundedScale = RoundedScale(std::is_same_v<T, __half> ? CudaType::kF16
+                                                                              : CudaType::kBf16);
+
+/// Waits for the `threads` threads that use barrier `id`.
+__device__ inline void SyncThreads(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// The tokens of the tile that a group of four warps is at.
+template <typename T, int kTokens>
+class TileTokens {
+ public:
+  /// `barrier` is the group's; memory: kTokens of them.
+  __device__ TileTokens(const LinearArguments& args, int barrier, TileToken* memory)
+      : args_(args), barrier_(barrier), memory_(memory) {}
+
+  /// Makes the tile the one that is finished next. All threads of the group call it.
+  __device__ void Prepare(int tile) {
+    if (tile == prepared_ || args_.result.finish == LinearFinish::kResidual) return;
+    if (prepared_ >= 0) SyncThreads(barrier_, kLinearGroupThreads);  // all are done with the last
+    if (args_.result.finish == LinearFinish::kQkv) Locate(tile);
+    Scales(tile);
+    SyncThreads(barrier_, kLinearGroupThreads);
+    prepared_ = tile;
+  }
+
+  __device__ int barrier() const { return barrier_; }
+  __device__ TileToken& at(int i) const { return memory_[i]; }
+
+ private:
+  /// Looks up where the tile's K and V go.
+  __device__ void Locate(int tile) {
+    const QkvPlaces& qkv = args_.result.qkv;
+    for (int i = threadIdx.x % kLinearGroupThreads; i < kTokens; i += kLinearGroupThreads) {
+      const int token = tile * kTokens + i;
+      if (token >= args_.tokens) return;
+      const int32_t position = __ldcg(qkv.positions + token);
+      const int32_t row = __ldcg(qkv.token_rows + token);
+      memory_[i].position = position;
+      memory_[i].slot = row == kNoRow ? kNoSlot : SlotOf(row, position);
+    }
+  }
+  __device__ int64_t SlotOf(int32_t row, int32_t position) const {
+    const QkvPlaces& qkv = args_.result.qkv;
+    const CachePages& cache = qkv.cache;
+    const int32_t* table = qkv.block_tables + static_cast<int64_t>(row) * qkv.table_stride;
+    const int64_t page = __ldcg(table + position / cache.page_size);
+    return page * cache.page_stride + SlotElement(cache.layout, cache.page_size, qkv.shape.head_dim,
+                                                  position % cache.page_size);
+  }
+
+  /// 1 / root mean square of each token; four threads add a token's parts up, whatever the tile.
+  __device__ void Scales(int tile) {
+    constexpr int kAtOnce = kLinearGroupThreads / 4;
+    constexpr int kRounds = (kTokens + kAtOnce - 1) / kAtOnce;
+    constexpr int kLoads = kRounds > 2 ? 2 : 8;  // of each round, on their way together
+    const int first = static_cast<int>(threadIdx.x) % kLinearGroupThreads / 4;
+    const int parts = args_.squares == nullptr ? 0 : SquareParts(args_.cols);
+    float sums[kRounds] = {};
+#pragma unroll 1
+    for (int part = threadIdx.x % 4; part < parts; part += 4 * kLoads) {
+      float loaded[kRounds][kLoads];
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) {
+        const int token = tile * kTokens + first + round * kAtOnce;
+        const float* squares = args_.squares + static_cast<int64_t>(token) * parts + part;
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+          const bool there = token < args_.tokens && part + 4 * i < parts;
+          loaded[round][i] = there ? __ldcg(squares + 4 * i) : 0.0F;
+        }
+      }
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) sums[round] += loaded[round][i];
+      }
+    }
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      float sum = sums[round];
+      sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+      const float mean = __fdiv_rn(sum, static_cast<float>(args_.cols));
+      const float scale = __fmul_rn(rsqrtf(__fadd_rn(mean, args_.epsilon)), 1 / kRoundedScale<T>);
+      const int at = first + round * kAtOnce;
+      if (threadIdx.x % 4 == 0 && at < kTokens) {
+        memory_[at].scale = args_.squares == nullptr ? 1.0F : scale;
+      }
+    }
+  }
+
+  const LinearArguments& args_;
+  const int barrier_;
+  TileToken* const memory_;
+  int prepared_ = -1;
+};
+
+/// Finishes 64 rows of a packed weight. Sums of 8 tokens come as four of each thread of a group, as
+/// GroupProduct leaves them: row lane / 4 of the warp's 16 rows at tokens 2 (lane % 4) and the
+/// next, then row + 8 at the same tokens. They are turned in shared memory, after which a lane has
+/// token lane % 8 and rows 4 (lane / 8) to 4 (lane / 8) + 3.
+///
+/// What becomes of them is a constant here: with a branch for each chunk, a warp waited for one
+/// chunk after another.
+template <typename T, int kTokens, LinearFinish kFinish>
+class LinearFinisher {
+ public:
+  /// turned: kLinearStagingBytes of shared memory, the group's.
+  __device__ LinearFinisher(const LinearArguments& args, const TileTokens<T, kTokens>& tokens,
+                            int first_row, int first_token, float* turned)
+      : args_(args),
+        result_(args.result),
+        tokens_(tokens),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        warp_(static_cast<int>(threadIdx.x) / 32 % 4),
+        first_row_(first_row),
+        row_(first_row + warp_ * 16 + lane_ / 8 * 4),
+        first_token_(first_token),
+        tokens_here_(min(kTokens, args.tokens - first_token)),
+        turned_(turned + warp_ * kFinishChunks * kTurnedFloats) {
+    if constexpr (kFinish != LinearFinish::kQkv) return;
+    const QkvPlaces& qkv = result_.qkv;
+    head_ = row_ / qkv.shape.head_dim;
+    dim_ = PackedRowSource(qkv.shape.head_dim / 2, row_) - head_ * qkv.shape.head_dim;
+    if (qkv.bias != nullptr && row_ < args_.rows) {
+      const float* bias = qkv.bias + head_ * qkv.shape.head_dim + dim_;
+      const float2 first = *reinterpret_cast<const float2*>(bias);
+      const float2 partners = *reinterpret_cast<const float2*>(bias + qkv.shape.head_dim / 2);
+      bias_ = make_float4(first.x, first.y, partners.x, partners.y);
+    }
+  }
+
+  /// Finishes `count` chunks: chunk i has the 8 tokens from 8 (first + i * stride) of the tile on.
+  /// stage(i) calls Stage for chunks i to i + kFinishChunks - 1, as far as there are so many. All
+  /// threads of the group call it.
+  template <typename StageChunks>
+  __device__ void Finish(int first, int stride, int count, StageChunks&& stage) const {
+#pragma unroll 1
+    for (int begin = 0; begin < count; begin += kFinishChunks) {
+      const int local = (first + begin * stride) * 8 + lane_ % 8;
+      float4 beside[kFinishChunks];
+#pragma unroll
+      for (int i = 0; i < kFinishChunks; ++i) beside[i] = LoadBeside(local + i * stride * 8);
+      stage(begin);
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kFinishChunks; ++i) {
+        const float4 sums = *reinterpret_cast<const float4*>(turned_ + i * kTurnedFloats +
+                                                             TurnedPlace(lane_ % 8, lane_ / 8 * 4));
+        FinishFour(local + i * stride * 8, sums, beside[i]);
+      }
+      __syncwarp();
+    }
+    if constexpr (kFinish == LinearFinish::kResidual) WriteSquares(first, stride, count);
+  }
+
+  /// For Finish: the calling thread's sums of a chunk, `place`th of those staged together.
+  __device__ void Stage(int place, float4 sums) const {
+    float* chunk = turned_ + place * kTurnedFloats;
+    const int token = lane_ % 4 * 2;
+    const int row = lane_ / 4;
+    chunk[TurnedPlace(token, row)] = sums.x;
+    chunk[TurnedPlace(token + 1, row)] = sums.y;
+    chunk[TurnedPlace(token, row + 8)] = sums.z;
+    chunk[TurnedPlace(token + 1, row + 8)] = sums.w;
+  }
+
+ private:
+  using Pair = typename Element<T>::Pair;
+
+  /// Chunks beyond the last one may be asked for too.
+  __device__ bool Here(int local) const { return local < tokens_here_ && row_ < args_.rows; }
+  /// The token's row of a matrix of `width` columns.
+  __device__ int64_t RowOf(int local, int width) const {
+    return static_cast<int64_t>(first_token_ + local) * width;
+  }
+  __device__ bool Rotates() const {
+    return head_ < result_.qkv.shape.heads + result_.qkv.shape.kv_heads;
+  }
+
+  /// What is added to the sums or turns them, asked for before the sums are at hand.
+  __device__ float4 LoadBeside(int local) const {
+    float4 loaded = make_float4(0, 0, 0, 0);
+    if (!Here(local)) return loaded;
+    if constexpr (kFinish == LinearFinish::kResidual) {
+      const float* old =
+          static_cast<const float*>(result_.output) + RowOf(local, args_.rows) + row_;
+      loaded = __ldcg(reinterpret_cast<const float4*>(old));
+    } else if constexpr (kFinish == LinearFinish::kQkv) {
+      if (!Rotates()) return loaded;
+      const float* rotation =
+          result_.qkv.rotations +
+          static_cast<int64_t>(tokens_.at(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
+      loaded = __ldcg(reinterpret_cast<const float4*>(rotation));
+    }
+    return loaded;
+  }
+
+  __device__ void FinishFour(int local, float4 sums, float4 beside) const {
+    if constexpr (kFinish == LinearFinish::kResidual) {
+      AddToResidual(local, sums, beside);
+    } else {
+      const float scale = tokens_.at(min(local, kTokens - 1)).scale;
+      if constexpr (kFinish == LinearFinish::kFloat) WriteFloats(local, sums, scale);
+      if constexpr (kFinish == LinearFinish::kQkv) WriteHead(local, sums, scale, beside);
+      if constexpr (kFinish == LinearFinish::kSiluMul) WriteSiluMul(local, sums, scale);
+    }
+  }
+
+  __device__ void WriteFloats(int local, float4 sums, float scale) const {
+    const float4 values = make_float4(__fmul_rn(sums.x, scale), __fmul_rn(sums.y, scale),
+                                      __fmul_rn(sums.z, scale), __fmul_rn(sums.w, scale));
+    if (!Here(local)) return;
+    float* out = static_cast<float*>(result_.output) + RowOf(local, args_.rows);
+    if (args_.pair_distance != 0) {
+      out += PackedRowSource(args_.pair_distance, row_);
+      *reinterpret_cast<float2*>(out) = make_float2(values.x, values.y);
+      *reinterpret_cast<float2*>(out + args_.pair_distance) = make_float2(values.z, values.w);
+    } else if (args_.rows % 4 == 0) {
+      *reinterpret_cast<float4*>(out + row_) = values;
+    } else {
+      out[row_] = values.x;
+      if (row_ + 1 < args_.rows) out[row_ + 1] = values.y;
+      if (row_ + 2 < args_.rows) out[row_ + 2] = values.z;
+      if (row_ + 3 < args_.rows) out[row_ + 3] = values.w;
+    }
+  }
+
+  __device__ void WriteSiluMul(int local, float4 sums, float scale) const {
+    T* out = static_cast<T*>(result_.output) + RowOf(local, args_.rows / 2);
+    const auto value = [&](float gate, float up) {
+      gate = __fmul_rn(gate, scale);
+      const float silu = __fdividef(gate, __fadd_rn(1.0F, __expf(-gate)));
+      return __fmul_rn(silu, __fmul_rn(up, scale));
+    };
+    const Pair values = Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
+    if (!Here(local)) return;
+    *reinterpret_cast<Pair*>(out + PackedRowSource(args_.pair_distance, row_)) = values;
+  }
+
+  __device__ void WriteHead(int local, float4 sums, float scale, float4 rotation) const {
+    const AttentionShape& shape = result_.qkv.shape;
+    const CachePages& cache = result_.qkv.cache;
+    float2 first =
+        make_float2(__fmaf_rn(sums.x, scale, bias_.x), __fmaf_rn(sums.y, scale, bias_.y));
+    float2 partners =
+        make_float2(__fmaf_rn(sums.z, scale, bias_.z), __fmaf_rn(sums.w, scale, bias_.w));
+    if (Rotates()) {
+      Rotate(first.x, partners.x, rotation.x, rotation.y);
+      Rotate(first.y, partners.y, rotation.z, rotation.w);
+    }
+    if (!Here(local)) return;
+    const int partner_dim = dim_ + shape.head_dim / 2;
+    T* out;
+    int first_at = dim_;
+    int partners_at = partner_dim;
+    if (head_ < shape.heads) {
+      out = static_cast<T*>(result_.output) + RowOf(local, shape.heads * shape.head_dim) +
+            head_ * shape.head_dim;
+    } else {
+      const TileToken& token = tokens_.at(local);
+      if (token.slot == kNoSlot) return;
+      const int kv_head = head_ - shape.heads;
+      const bool is_value = kv_head >= shape.kv_heads;
+      out = static_cast<T*>(is_value ? cache.v : cache.k) + token.slot +
+            (is_value ? kv_head - shape.kv_heads : kv_head) * cache.head_stride;
+      // Pages are of a multiple of 16 slots.
+      const int slot = token.position % 8;
+      first_at = DimElement(cache.layout, cache.page_size, slot, dim_);
+      partners_at = DimElement(cache.layout, cache.page_size, slot, partner_dim);
+    }
+    *reinterpret_cast<Pair*>(out + first_at) = Element<T>::FromFloat2(first.x, first.y);
+    *reinterpret_cast<Pair*>(out + partners_at) = Element<T>::FromFloat2(partners.x, partners.y);
+  }
+
+  __device__ static void Rotate(float& first, float& partner, float cosine, float sine) {
+    const float turned = __fmaf_rn(first, cosine, -__fmul_rn(partner, sine));
+    partner = __fmaf_rn(partner, cosine, __fmul_rn(first, sine));
+    first = turned;
+  }
+
+  /// All lanes of a warp call it.
+  __device__ void AddToResidual(int local, float4 sums, float4 old) const {
+    float squares = 0;
+    if (Here(local)) {
+      const float4 sum = make_float4(__fadd_rn(old.x, sums.x), __fadd_rn(old.y, sums.y),
+                                     __fadd_rn(old.z, sums.z), __fadd_rn(old.w, sums.w));
+      const int64_t at = RowOf(local, args_.rows) + row_;
+      *reinterpret_cast<float4*>(static_cast<float*>(result_.output) + at) = sum;
+      constexpr float kScale = kRoundedScale<T>;
+      auto* rounded = reinterpret_cast<Pair*>(static_cast<T*>(result_.form.rounded) + at);
+      rounded[0] = Element<T>::FromFloat2(__fmul_rn(sum.x, kScale), __fmul_rn(sum.y, kScale));
+      rounded[1] = Element<T>::FromFloat2(__fmul_rn(sum.z, kScale), __fmul_rn(sum.w, kScale));
+      squares = __fmul_rn(sum.x, sum.x);
+      squares = __fmaf_rn(sum.y, sum.y, squares);
+      squares = __fmaf_rn(sum.z, sum.z, squares);
+      squares = __fmaf_rn(sum.w, sum.w, squares);
+    }
+    squares += __shfl_xor_sync(0xffffffffU, squares, 8);
+    squares += __shfl_xor_sync(0xffffffffU, squares, 16);
+    if (lane_ < 8 && local < tokens_here_) {
+      reinterpret_cast<float*>(&tokens_.at(local))[warp_] = squares;
+    }
+  }
+
+  /// Adds up what the warps' rows gave.
+  __device__ void WriteSquares(int first, int stride, int count) const {
+    SyncThreads(tokens_.barrier(), kLinearGroupThreads);
+    for (int i = threadIdx.x % kLinearGroupThreads; i < count * 8; i += kLinearGroupThreads) {
+      const int local = (first + i / 8 * stride) * 8 + i % 8;
+      if (first_token_ + local >= args_.tokens) break;
+      const float4 warps = *reinterpret_cast<const float4*>(&tokens_.at(local));
+      result_.form.squares[RowOf(local, SquareParts(args_.rows)) + first_row_ / kSquareColumns] =
+          warps.x + warps.y + warps.z + warps.w;
+    }
+    SyncThreads(tokens_.barrier(), kLinearGroupThreads);  // before the next tile's are written
+  }
+
+  const LinearArguments& args_;
+  const ProductResult& result_;
+  const TileTokens<T, kTokens>& tokens_;
+  const int lane_;
+  const int warp_;
+  const int first_row_;
+  const int row_;  ///< first of the lane's four
+  const int first_token_;
+  const int tokens_here_;  ///< of the tile's
+  float* const turned_;
+  int head_ = 0;  ///< kQkv: of the lane's rows; the first one's dim
+  int dim_ = 0;
+  float4 bias_ = {0, 0, 0, 0};
+};
+
+/// Calls call(constant) with `finish` as a constant.
+template <typename Call>
+__device__ inline void WithFinish(LinearFinish finish, Call&& call) {
+  switch (finish) {
+    case LinearFinish::kFloat:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kFloat>{});
+    case LinearFinish::kQkv:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kQkv>{});
+    case LinearFinish::kResidual:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kResidual>{});
+    case LinearFinish::kSiluMul:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kSiluMul>{});
+  }
+}
+
+}  // namespace decant
