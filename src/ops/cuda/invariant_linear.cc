@@ -60,7 +60,7 @@ Expected<CUtensorMap> DescribeInput(CudaType type, const void* input, int32_t to
 struct LaunchConfig {
   explicit LaunchConfig(const LinearPlan& plan, cudaStream_t stream) {
     config.gridDim = static_cast<unsigned>(plan.blocks);
-    config.blockDim = static_cast<unsigned>(LinearThreads(kLinearTiles[plan.tile]));
+    config.blockDim = static_cast<unsigned>(kLinearTiles[plan.tile].threads());
     config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
     config.stream = stream;
     config.attrs = attributes.data();

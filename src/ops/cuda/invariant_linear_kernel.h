@@ -39,12 +39,6 @@ constexpr int32_t LinearHandOverBytes(const LinearTile& tile) {
   return tile.row_blocks() * kLinearBlock * tile.tokens * static_cast<int32_t>(sizeof(float));
 }
 
-/// Threads of a block.
-constexpr int32_t LinearThreads(const LinearTile& tile) {
-  const int32_t copying = tile.moves_registers() ? kLinearGroupThreads : 64;
-  return tile.groups * kLinearGroupThreads + copying;
-}
-
 /// Whether the kernels of kLinearTiles are there for the current device: they were compiled for it.
 /// Waits for the device. `scratch`: four bytes of device memory.
 bool LinearKernelsRun(int32_t* scratch);

@@ -43,9 +43,12 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
   const double ends = kTile + kTilePerToken * tile.tokens * tile.blocks;
   double cycles = kLaunch;
   if (tile.mode == LinearMode::kCluster) {
-    const double waves = CeilDiv(plan.blocks, device.multiprocessors);
+    // Where two blocks share a multiprocessor, one multiplies while the other begins or ends.
+    const bool pairs = tile.two_fit() && plan.shared_bytes <= kSharedBytesHalf;
+    const double turns = CeilDiv(plan.blocks, device.multiprocessors);
+    const double waves = CeilDiv(plan.blocks, device.multiprocessors * (pairs ? 2 : 1));
     const double columns = CeilDiv(cut.column_blocks, cut.splits);
-    cycles += waves * (columns * step + kMerge + ends);
+    cycles += turns * columns * step + waves * (kMerge + ends);
   } else {
     const double tiles = static_cast<double>(cut.tiles()) * tile.multicast / plan.blocks;
     const double rounds = tile.mode == LinearMode::kChain ? tiles : std::ceil(tiles);

@@ -28,14 +28,10 @@ struct LinearTraits {
   /// Groups that read one stage.
   static constexpr int kReaders = kTile.ping_pong ? 1 : kGroups;
   static constexpr bool kMovesRegisters = kTile.moves_registers();
-  static constexpr int kThreads = LinearThreads(kTile);
+  static constexpr int kThreads = kTile.threads();
   /// 8 tokens of a row block.
   static constexpr int kChunks = kTokens / 8;
-  /// Blocks whose registers fit on a multiprocessor together, by an estimate of what a thread
-  /// needs.
-  static constexpr int kRegisters =
-      kTile.sums() * (kTile.mode == LinearMode::kSequential ? 2 : 1) + 40;
-  static constexpr int kMinBlocks = kThreads * kRegisters <= 32 * 1024 ? 2 : 1;
+  static constexpr int kMinBlocks = kTile.two_fit() ? 2 : 1;
   static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
 };
 

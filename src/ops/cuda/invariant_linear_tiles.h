@@ -13,6 +13,9 @@ inline constexpr int32_t kLinearBlockBytes = kLinearBlock * kLinearBlock * 2;
 /// Ranges of a weight at most: the blocks that a cluster has on any device.
 inline constexpr int32_t kLinearMaxSplits = 8;
 
+/// Threads of a group, which multiply 64 rows together.
+inline constexpr int32_t kLinearGroupThreads = 128;
+
 /// How blocks of threads share the work of a product. The bits are the same in all of them: the sum
 /// of an output is cut into the weight's `splits` ranges of column blocks, each range is summed in
 /// order from zero, and the ranges' sums are added in order.
@@ -55,6 +58,15 @@ struct LinearTile {
     const int32_t kept = sums() * (mode == LinearMode::kSequential ? 2 : 1);
     return groups == 2 && kept > (mode == LinearMode::kChain ? 120 : 136);
   }
+  constexpr int32_t threads() const {
+    return groups * kLinearGroupThreads + (moves_registers() ? kLinearGroupThreads : 64);
+  }
+  /// Whether the registers of two blocks fit on a multiprocessor, by an estimate of what a thread
+  /// needs.
+  constexpr bool two_fit() const {
+    const int32_t registers = sums() * (mode == LinearMode::kSequential ? 2 : 1) + 40;
+    return threads() * registers <= 32 * 1024;
+  }
   constexpr bool operator==(const LinearTile&) const = default;
 };
 
@@ -65,6 +77,7 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kCluster, .tokens = 32},
     LinearTile{.mode = LinearMode::kCluster, .tokens = 64},
     LinearTile{.mode = LinearMode::kCluster, .tokens = 128},
+    LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 112},
     LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 128},
     LinearTile{.mode = LinearMode::kCluster, .groups = 2, .tokens = 272},
     LinearTile{.mode = LinearMode::kChain, .tokens = 8},
@@ -73,6 +86,8 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kChain, .tokens = 64},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 64},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 136},
+    LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 272},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 128, .multicast = 2},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 256, .multicast = 2},
@@ -92,13 +107,8 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
-    LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 96, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
-    LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 192, .multicast = 2},
 };
-
-/// Threads of a group, which multiply 64 rows together.
-inline constexpr int32_t kLinearGroupThreads = 128;
 
 /// Shared memory that a block of threads may have on compute capability 9.0.
 inline constexpr int32_t kLinearSharedBytes = 227 * 1024;
