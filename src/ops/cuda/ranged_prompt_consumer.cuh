@@ -95,12 +95,15 @@ class Consumer {
             .first_hidden = position(first_row) + 1};
   }
 
-  /// An item that has no rows for this part: lets the ring go by.
+  /// An item that has no rows for this part: lets the ring go by. Lanes meet before one arrives for
+  /// them: a phase that a lane still waits for must not go by, since parity tells only two apart.
   __device__ PromptItem Skip(const PromptItem& item) {
     for (int32_t key = item.key_begin; key < item.key_end; key += kKeys, ++block_.count) {
       AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
+      __syncwarp();
       Free(barriers_.KeysEmpty(block_.place()));
       AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
+      __syncwarp();
       Free(barriers_.ValuesEmpty(block_.place()));
     }
     const PromptItem next = NextItem();
