@@ -51,7 +51,7 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < 3; ++i) to[i] = from[i];
     __syncwarp();
-    if (lane_ == 0) ArriveAtBarrier(barriers_.ItemEmpty(place));
+    ArriveForWarp(barriers_.ItemEmpty(place), lane_);
     ++items_.count;
     return item;
   }
@@ -111,9 +111,7 @@ class Consumer {
     return next;
   }
 
-  __device__ void Free(uint32_t empty_barrier) const {
-    if (lane_ == 0) ArriveAtBarrier(empty_barrier);
-  }
+  __device__ void Free(uint32_t empty_barrier) const { ArriveForWarp(empty_barrier, lane_); }
 
   __device__ float4* Totals() const {
     return reinterpret_cast<float4*>(shared_ + Place::kTotalsAt + part_ * Place::kTotalBytes) +
