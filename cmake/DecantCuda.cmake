@@ -1,7 +1,7 @@
 # DECANT_CUDA: whether the CUDA backend is part of the build. AUTO takes it in where a CUDA compiler works and says so
 # where none does; ON fails without one. Sets DECANT_HAS_CUDA and declares
 #   decant_cuda_features   compile definition DECANT_HAS_CUDA=0 or 1, for the few files that choose a backend
-#   decant_cuda_options    what every CUDA source of ours is compiled with
+#   decant_cuda_options    what every CUDA source of ours is compiled with; DECANT_RACECHECK adds to it
 #   decant_cuda_library    decant_library for .cu files and .cc files that call the CUDA runtime
 # The runtime is linked statically and looks for the driver when it is first called, and cuBLASLt is opened by name at
 # run time: a program with the backend starts on machines that have no CUDA at all.
@@ -86,6 +86,9 @@ target_compile_options(
   decant_cuda_options
   INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;--Werror=all-warnings;-diag-suppress=20208;-DFMT_USE_CONSTEXPR=1;-Xcompiler=-Wall,-Wextra,-Wshadow,-Werror,-ffp-contract=off>"
 )
+if(DECANT_RACECHECK)
+  target_compile_definitions(decant_cuda_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:DECANT_RACECHECK>")
+endif()
 target_link_libraries(decant_cuda_options INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
 
 # decant_cuda_library(NAME SOURCES a.cu b.cc ... DEPS decant_base ...)

@@ -27,6 +27,21 @@ __device__ inline void ArriveAtBarrier(uint32_t barrier) {
                : "memory");
 }
 
+/// Lanes of a warp that arrive for it. One is enough; compute-sanitizer's racecheck, which does not
+/// follow __syncwarp to another lane's arrival, needs them all (CMake: DECANT_RACECHECK).
+#ifdef DECANT_RACECHECK
+inline constexpr int kArrivingLanes = 32;
+#else
+inline constexpr int kArrivingLanes = 1;
+#endif
+
+/// Arrives for the calling warp, all of whose lanes are done with what the barrier guards: they
+/// have met since, at __syncwarp or at an instruction of the whole warp that waits. The barrier
+/// counts kArrivingLanes for each warp.
+__device__ inline void ArriveForWarp(uint32_t barrier, int lane) {
+  if (kArrivingLanes == 32 || lane == 0) ArriveAtBarrier(barrier);
+}
+
 /// Whether the phase of this parity is over. May wait a little for it.
 __device__ inline bool TryBarrier(uint32_t barrier, uint32_t parity) {
   uint32_t over;

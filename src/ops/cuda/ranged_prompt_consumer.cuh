@@ -51,7 +51,7 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < 3; ++i) to[i] = from[i];
     __syncwarp();
-    if (lane_ == 0) ArriveAtBarrier(barriers_.ItemEmpty(place));
+    ArriveForWarp(barriers_.ItemEmpty(place), lane_);
     ++items_.count;
     return item;
   }
@@ -95,12 +95,15 @@ class Consumer {
             .first_hidden = position(first_row) + 1};
   }
 
-  /// An item that has no rows for this part: lets the ring go by.
+  /// An item that has no rows for this part: lets the ring go by. Lanes meet before one arrives for
+  /// them: a phase that a lane still waits for must not go by, since parity tells only two apart.
   __device__ PromptItem Skip(const PromptItem& item) {
     for (int32_t key = item.key_begin; key < item.key_end; key += kKeys, ++block_.count) {
       AwaitPhase(barriers_.KeysFull(block_.place()), block_.parity());
+      __syncwarp();
       Free(barriers_.KeysEmpty(block_.place()));
       AwaitPhase(barriers_.ValuesFull(block_.place()), block_.parity());
+      __syncwarp();
       Free(barriers_.ValuesEmpty(block_.place()));
     }
     const PromptItem next = NextItem();
@@ -108,9 +111,7 @@ class Consumer {
     return next;
   }
 
-  __device__ void Free(uint32_t empty_barrier) const {
-    if (lane_ == 0) ArriveAtBarrier(empty_barrier);
-  }
+  __device__ void Free(uint32_t empty_barrier) const { ArriveForWarp(empty_barrier, lane_); }
 
   __device__ float4* Totals() const {
     return reinterpret_cast<float4*>(shared_ + Place::kTotalsAt + part_ * Place::kTotalBytes) +

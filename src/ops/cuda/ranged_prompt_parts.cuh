@@ -99,13 +99,14 @@ struct Barriers {
   __device__ uint32_t TagKnown() const { return base + 8 * 12; }
 
   __device__ void Init() const {
+    constexpr int kReaders = kConsumerWarps * kArrivingLanes;
     for (int i = 0; i < 2; ++i) {
       InitBarrier(KeysFull(i), 1);
-      InitBarrier(KeysEmpty(i), kConsumerWarps);
+      InitBarrier(KeysEmpty(i), kReaders);
       InitBarrier(ValuesFull(i), 1);
-      InitBarrier(ValuesEmpty(i), kConsumerWarps);
+      InitBarrier(ValuesEmpty(i), kReaders);
       InitBarrier(ItemFull(i), 1);
-      InitBarrier(ItemEmpty(i), kConsumerWarps);
+      InitBarrier(ItemEmpty(i), kReaders);
     }
     InitBarrier(TagKnown(), 1);
     FenceBarrierInit();

@@ -138,7 +138,7 @@ class SplitCompute {
 
   __device__ void ReleaseQueries() {
     __syncwarp();
-    if (lane_ == 0) ArriveAtBarrier(SharedAddress(&shared_.query_empty[query_.index]));
+    ArriveForWarp(SharedAddress(&shared_.query_empty[query_.index]), lane_);
     query_.Advance(kQuerySlots);
   }
 
@@ -167,7 +167,7 @@ class SplitCompute {
     uint32_t values[kWarpTiles][kComputeWarps][4];
     LoadValues<kWhole>(stage, tokens, values);
     __syncwarp();
-    if (lane_ == 0) ArriveAtBarrier(SharedAddress(&shared_.stage_empty[stage_.index]));
+    ArriveForWarp(SharedAddress(&shared_.stage_empty[stage_.index]), lane_);
     stage_.Advance(args_.stages);
 
     asm volatile("bar.sync 1, %0;" ::"n"(kComputeWarps * 32) : "memory");

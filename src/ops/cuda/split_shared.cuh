@@ -97,11 +97,11 @@ __device__ void InitSplitBarriers(Shared& shared, int32_t stages) {
   if (threadIdx.x % 32 == 0) {
     for (int32_t i = 0; i < stages; ++i) {
       InitBarrier(SharedAddress(&shared.stage_full[i]), kCopyArrivals);
-      InitBarrier(SharedAddress(&shared.stage_empty[i]), kComputeWarps);
+      InitBarrier(SharedAddress(&shared.stage_empty[i]), kComputeWarps * kArrivingLanes);
     }
     for (int i = 0; i < kQuerySlots; ++i) {
       InitBarrier(SharedAddress(&shared.query_full[i]), kQueryCopyArrivals);
-      InitBarrier(SharedAddress(&shared.query_empty[i]), kComputeWarps);
+      InitBarrier(SharedAddress(&shared.query_empty[i]), kComputeWarps * kArrivingLanes);
     }
     FenceBarrierInit();
   }
