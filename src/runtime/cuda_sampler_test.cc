@@ -38,8 +38,7 @@ TEST(CudaSamplerTest, DrawsWhatTheHostDraws) {
     std::vector<Token> expected_last(rows);
     for (int32_t r = 0; r < rows; ++r) {
       const std::vector<float>& values = logits[(i + cases[r].seed) % logits.size()];
-      ASSERT_EQ(cudaMemcpyAsync(device_logits.data() + r * row_bytes, values.data(), row_bytes,
-                                cudaMemcpyHostToDevice, stream.get()),
+      ASSERT_EQ(CopyToDevice(device_logits.data() + r * row_bytes, values.data(), row_bytes),
                 cudaSuccess);
       AddDraw({.row = rows - 1 - r,
                .samples = true,
@@ -89,10 +88,7 @@ TEST(CudaSamplerTest, ArgmaxTellsOfRowsFromWhichNoTokenCanBeDrawn) {
         DeviceBuffer::Allocate(logits.size() * sizeof(float), "logits").value();
     const DeviceBuffer last = DeviceBuffer::Allocate(kRows * sizeof(int32_t), "tokens").value();
     const DeviceBuffer out = DeviceBuffer::Allocate(kRows * sizeof(int32_t), "tokens").value();
-    // In the kernel's stream: a copy in another may still be under way when it returns.
-    ASSERT_EQ(cudaMemcpyAsync(values.data(), logits.data(), values.size(), cudaMemcpyHostToDevice,
-                              stream.get()),
-              cudaSuccess);
+    ASSERT_EQ(CopyToDevice(values.data(), logits.data(), values.size()), cudaSuccess);
     const std::vector<int32_t> slots = {5, 4, 3, 2, 1, 0};
     LaunchArgmax(values.As<float>(), vocab, slots, last.As<int32_t>(), out.As<int32_t>(),
                  stream.get());

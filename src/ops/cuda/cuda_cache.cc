@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/cuda/cache_layout.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 #include "tensor/host_copy.h"
 
@@ -117,9 +118,8 @@ Status CudaCache::WritePage(int32_t layer, int32_t page, std::span<const float> 
                          .rows = 1,
                          .cols = static_cast<int64_t>(ordered.size())});
   DECANT_RETURN_IF_ERROR(stream.Synchronize());
-  return CudaStatus(
-      cudaMemcpy(PageAt(layer, page), bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
-      "writing a page");
+  return CudaStatus(CopyToDevice(PageAt(layer, page), bytes.data(), bytes.size()),
+                    "writing a page");
 }
 
 Status CudaCache::ReadPage(int32_t layer, int32_t page, std::span<float> keys,

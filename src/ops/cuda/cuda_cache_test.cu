@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "ops/cuda/cuda_cache.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 
 namespace decant {
@@ -38,8 +39,7 @@ template <typename T>
 T* Upload(const std::vector<T>& values) {
   T* memory = nullptr;
   EXPECT_EQ(cudaMalloc(&memory, values.size() * sizeof(T)), cudaSuccess);
-  EXPECT_EQ(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-            cudaSuccess);
+  EXPECT_EQ(CopyToDevice(memory, values.data(), values.size() * sizeof(T)), cudaSuccess);
   return memory;
 }
 

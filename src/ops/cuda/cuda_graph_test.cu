@@ -31,7 +31,7 @@ __global__ void Second(volatile int32_t* began) { *began = 1; }
 Expected<bool> Overlaps(const CudaStream& stream, KernelOverlap overlap) {
   DECANT_ASSIGN_OR_RETURN(const DeviceBuffer memory,
                           DeviceBuffer::Allocate(2 * sizeof(int32_t), "two flags"));
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(memory.data(), 0, memory.size()), "clearing"));
+  DECANT_RETURN_IF_ERROR(CudaStatus(FillDevice(memory.data(), 0, memory.size()), "clearing"));
   auto* const flags = memory.As<int32_t>();
   const auto calls = [&] {
     LaunchOverlapped(First, 1, 1, 0, stream.get(), flags, flags + 1);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/narrow.h"
 #include "ops/cuda/cuda_finite_scan.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/prompt_attention.h"
 #include "ops/cuda/rows_attention.h"
@@ -107,12 +108,12 @@ Status CudaOps::Initialise() {
   DECANT_RETURN_IF_ERROR(allocate(attended_, max_tokens_, QueryCols(), kElementBytes));
   // Padding is attended by no kernel, but goes through the layers behind attention.
   DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemset(attended_.data(), 0, attended_.size()), "clearing memory"));
+      CudaStatus(FillDevice(attended_.data(), 0, attended_.size()), "clearing memory"));
   DECANT_RETURN_IF_ERROR(allocate(mlp_hidden_, max_tokens_, shape_.intermediate, kElementBytes));
   DECANT_RETURN_IF_ERROR(allocate(logits_, max_samples_, shape_.vocab, sizeof(float)));
   DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
   DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemset(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
+      CudaStatus(FillDevice(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
   DECANT_ASSIGN_OR_RETURN(sampler_,
                           CudaSampler::Create({.max_rows = max_rows_, .vocab = shape_.vocab}));
 
@@ -131,9 +132,8 @@ Status CudaOps::Initialise() {
     }
   });
   DECANT_RETURN_IF_ERROR(allocate(rotations_, max_model_len_, half, 2 * sizeof(float)));
-  return CudaStatus(
-      cudaMemcpy(rotations_.data(), rotations.data(), rotations_.size(), cudaMemcpyHostToDevice),
-      "uploading rotations");
+  return CudaStatus(CopyToDevice(rotations_.data(), rotations.data(), rotations_.size()),
+                    "uploading rotations");
 }
 
 std::string CudaOps::Describe() const {
@@ -355,8 +355,7 @@ void CudaOps::Upload(std::span<const float> values, TensorView view) {
   host.data = bytes.data();
   UploadToHost(values, host);
   Note(stream_.Synchronize());
-  Note(CudaStatus(cudaMemcpy(view.data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
-                  "uploading values"));
+  Note(CudaStatus(CopyToDevice(view.data, bytes.data(), bytes.size()), "uploading values"));
   if (fused_ && view.data == residual_.data()) {
     Fused([&] { return fused_->TakeResidual(Narrow<int32_t>(view.rows)); });
   }

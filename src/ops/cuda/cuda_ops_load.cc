@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/device.h"
 
 namespace decant {
 
@@ -86,9 +87,8 @@ std::unique_ptr<VectorWeight> CudaOps::PackVector(std::span<const float> values)
     Note(buffer.status());
     return std::make_unique<CudaVector>(DeviceBuffer());
   }
-  Note(CudaStatus(
-      cudaMemcpy(buffer->data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
-      "uploading a vector"));
+  Note(CudaStatus(CopyToDevice(buffer->data(), values.data(), values.size_bytes()),
+                  "uploading a vector"));
   return std::make_unique<CudaVector>(std::move(buffer).value());
 }
 
@@ -110,7 +110,7 @@ Status CudaOps::TuneLinear() {
   constexpr std::string_view kWhat = "choosing linear layers' algorithms";
   DECANT_ASSIGN_OR_RETURN(const DeviceBuffer input, DeviceBuffer::Allocate(bytes, kWhat));
   DECANT_ASSIGN_OR_RETURN(const DeviceBuffer output, DeviceBuffer::Allocate(bytes, kWhat));
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(input.data(), 0, input.size()), "clearing memory"));
+  DECANT_RETURN_IF_ERROR(CudaStatus(FillDevice(input.data(), 0, input.size()), "clearing memory"));
   std::vector<CudaLinear::TuneCase> cases;
   for (const LinearShape& shape : linear_shapes_) {
     cases.push_back({.weights = {}, .output = shape.output, .max_tokens = shape.max_tokens});

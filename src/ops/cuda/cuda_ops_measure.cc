@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/elementwise.h"
 
 namespace decant {
@@ -57,7 +58,7 @@ double CudaOps::MeasureBandwidth() {
   constexpr int kRepeats = 10;
   const auto measure = [&]() -> Expected<double> {
     DECANT_ASSIGN_OR_RETURN(const DeviceBuffer memory, DeviceBuffer::Allocate(kBytes, "measuring"));
-    DECANT_RETURN_IF_ERROR(CudaStatus(cudaMemset(memory.data(), 0, kBytes), "clearing memory"));
+    DECANT_RETURN_IF_ERROR(CudaStatus(FillDevice(memory.data(), 0, kBytes), "clearing memory"));
     DECANT_ASSIGN_OR_RETURN(const CudaEvent begin, CudaEvent::Create());
     DECANT_ASSIGN_OR_RETURN(const CudaEvent end, CudaEvent::Create());
     for (int i = 0; i <= kRepeats; ++i) {

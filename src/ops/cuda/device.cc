@@ -71,6 +71,16 @@ Status CudaStatus(cudaError_t error, std::string_view what) {
   return Error(StatusCode::kInternal, "CUDA, {}: {}", what, cudaGetErrorString(error));
 }
 
+cudaError_t CopyToDevice(void* to, const void* from, size_t bytes) {
+  const cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
+  return error == cudaSuccess ? cudaStreamSynchronize(cudaStreamLegacy) : error;
+}
+
+cudaError_t FillDevice(void* to, int byte, size_t bytes) {
+  const cudaError_t error = cudaMemset(to, byte, bytes);
+  return error == cudaSuccess ? cudaStreamSynchronize(cudaStreamLegacy) : error;
+}
+
 int CountCudaDevices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {

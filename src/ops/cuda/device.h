@@ -17,6 +17,12 @@ namespace decant {
 /// Ok, or an internal error with CUDA's own words and what was being done.
 Status CudaStatus(cudaError_t error, std::string_view what);
 
+/// Copies to the device and fills its memory, and waits until that is done, so that work of any
+/// stream may follow: cudaMemcpy may return while the last part is still on its way, and cudaMemset
+/// does not wait.
+cudaError_t CopyToDevice(void* to, const void* from, size_t bytes);
+cudaError_t FillDevice(void* to, int byte, size_t bytes);
+
 /// What a GPU is.
 struct CudaDeviceInfo {
   int ordinal = 0;

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "ops/cuda/cuda_finite_scan.h"
+#include "ops/cuda/device.h"
 
 namespace decant {
 namespace {
@@ -59,8 +60,7 @@ TEST(CudaFiniteScanTest, FindsWhatTheHostFinds) {
         }
         const std::vector<std::byte> bytes = Encode(values, dtype);
         const DeviceBuffer device = DeviceBuffer::Allocate(bytes.size(), "values").value();
-        ASSERT_EQ(cudaMemcpy(device.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
-                  cudaSuccess);
+        ASSERT_EQ(CopyToDevice(device.data(), bytes.data(), bytes.size()), cudaSuccess);
         TensorView view{.data = device.data(), .dtype = dtype, .rows = tokens, .cols = cols};
         scan.Look(view, place);
         ASSERT_TRUE(stream.Synchronize().ok());

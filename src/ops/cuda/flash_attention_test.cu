@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
@@ -230,8 +231,7 @@ DeviceMemory Allocate(size_t bytes) {
 template <typename T>
 DeviceMemory Upload(const std::vector<T>& values) {
   DeviceMemory memory = Allocate(values.size() * sizeof(T));
-  Require(
-      cudaMemcpy(memory.get(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  Require(CopyToDevice(memory.get(), values.data(), values.size() * sizeof(T)));
   return memory;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/device.h"
 #include "ops/cuda/residual_form.h"
 
 namespace decant {
@@ -99,10 +100,8 @@ Status FusedLayers::Tune() {
                           FormMemory::Allocate(sizes.rounded, sizes.squares, kWhat));
   for (const DeviceBuffer* buffer : {&input, &output, &form.rounded, &form.squares}) {
     DECANT_RETURN_IF_ERROR(
-        CudaStatus(cudaMemset(buffer->data(), 0, buffer->size()), "clearing memory"));
+        CudaStatus(FillDevice(buffer->data(), 0, buffer->size()), "clearing memory"));
   }
-  // Clearing is of another stream.
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "clearing memory"));
   return linear_->Tune(cases_,
                        {.input = input.data(), .output = output.data(), .form = form.form()});
 }

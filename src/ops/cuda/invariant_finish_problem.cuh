@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "ops/cuda/cache_layout.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear_shapes.h"
 #include "ops/cuda/residual_form.h"
@@ -103,7 +104,7 @@ DeviceArray<T> Allocate(int64_t count) {
 }
 template <typename T>
 void Send(const std::vector<T>& values, T* memory) {
-  Require(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  Require(CopyToDevice(memory, values.data(), values.size() * sizeof(T)));
 }
 template <typename T>
 std::vector<T> Fetch(const T* memory, int64_t count) {

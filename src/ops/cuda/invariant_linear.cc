@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/narrow.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/invariant_linear_kernel.h"
 #include "ops/cuda/invariant_linear_portable.h"
 
@@ -117,6 +118,7 @@ LinearArguments ArgumentsOf(const PackedWeight& weight, const LinearInput& input
   arguments.tokens = tokens;
   arguments.rows = weight.rows;
   arguments.cols = weight.cols;
+  arguments.one_over_cols = 1 / static_cast<float>(weight.cols);
   arguments.pair_distance = weight.pair_distance;
   arguments.squares = input.squares;
   arguments.epsilon = input.epsilon;
@@ -168,7 +170,7 @@ Status InvariantLinear::Prepare(int device) {
   DECANT_ASSIGN_OR_RETURN(
       handed_flags_,
       DeviceBuffer::Allocate(blocks * kMaxGroups * sizeof(uint32_t), "linear layers' workspace"));
-  return CudaStatus(cudaMemset(handed_flags_.data(), 0, handed_flags_.size()), "clearing memory");
+  return CudaStatus(FillDevice(handed_flags_.data(), 0, handed_flags_.size()), "clearing memory");
 }
 
 std::string InvariantLinear::Describe() const {

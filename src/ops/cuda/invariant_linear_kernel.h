@@ -19,6 +19,7 @@ struct LinearArguments {
   int32_t tokens = 0;
   int32_t rows = 0;  ///< of the weight
   int32_t cols = 0;
+  float one_over_cols = 0;
   int32_t pair_distance = 0;       ///< PackedRowSource
   const float* squares = nullptr;  ///< LinearInput
   float epsilon = 0;

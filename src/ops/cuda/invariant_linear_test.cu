@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear_shapes.h"
@@ -180,8 +181,7 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     Require(cudaDeviceSynchronize());
     std::vector<int32_t> rows(tokens + 1, -1);
     for (int32_t i = 0; i < tokens; ++i) rows[i] = static_cast<int32_t>(rng_.Below(draw_++, kRows));
-    Require(cudaMemcpy(batch_rows_.get(), rows.data(), rows.size() * sizeof(int32_t),
-                       cudaMemcpyHostToDevice));
+    Require(CopyToDevice(batch_rows_.get(), rows.data(), rows.size() * sizeof(int32_t)));
     GatherRows<<<static_cast<unsigned>(tokens + 1), 256, 0, stream_.get()>>>(
         inputs_.get(), batch_rows_.get(), GetParam().cols, batch_.get());
     Require(cudaGetLastError());

@@ -116,8 +116,8 @@ class TileTokens {
       float sum = sums[round];
       sum += __shfl_xor_sync(0xffffffffU, sum, 1);
       sum += __shfl_xor_sync(0xffffffffU, sum, 2);
-      const float mean = __fdiv_rn(sum, static_cast<float>(args_.cols));
-      const float scale = __fmul_rn(rsqrtf(__fadd_rn(mean, args_.epsilon)), 1 / kRoundedScale<T>);
+      const float mean = __fmaf_rn(sum, args_.one_over_cols, args_.epsilon);
+      const float scale = __fmul_rn(rsqrtf(mean), 1 / kRoundedScale<T>);
       const int at = first + round * kAtOnce;
       if (threadIdx.x % 4 == 0 && at < kTokens) {
         memory_[at].scale = args_.squares == nullptr ? 1.0F : scale;
@@ -129,6 +129,32 @@ class TileTokens {
   const int barrier_;
   TileToken* const memory_;
   int prepared_ = -1;
+};
+
+inline constexpr float kLog2E = 1.44269504F;
+
+__device__ inline float Exp2(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+__device__ inline float Reciprocal(float x) {
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+
+/// Where a dim of a head lies in a slot: in the tiled layout its piece of 8 dims depends on the
+/// slot.
+struct HeadDim {
+  int32_t element = 0;  ///< in slots whose piece is the first one
+  int32_t piece = 0;
+  int32_t mask = 0;
+
+  /// Pages are of a multiple of 16 slots.
+  __device__ int32_t At(int32_t position) const {
+    return element + (piece ^ (position & mask)) * 8;
+  }
 };
 
 /// Finishes 64 rows of a packed weight. Sums of 8 tokens come as four of each thread of a group, as
@@ -154,15 +180,19 @@ class LinearFinisher {
         first_token_(first_token),
         tokens_here_(min(kTokens, args.tokens - first_token)),
         turned_(turned + warp_ * kFinishChunks * kTurnedFloats) {
-    if constexpr (kFinish != LinearFinish::kQkv) return;
-    const QkvPlaces& qkv = result_.qkv;
-    head_ = row_ / qkv.shape.head_dim;
-    dim_ = PackedRowSource(qkv.shape.head_dim / 2, row_) - head_ * qkv.shape.head_dim;
-    if (qkv.bias != nullptr && row_ < args_.rows) {
-      const float* bias = qkv.bias + head_ * qkv.shape.head_dim + dim_;
-      const float2 first = *reinterpret_cast<const float2*>(bias);
-      const float2 partners = *reinterpret_cast<const float2*>(bias + qkv.shape.head_dim / 2);
-      bias_ = make_float4(first.x, first.y, partners.x, partners.y);
+    const int64_t token = first_token;
+    if constexpr (kFinish == LinearFinish::kQkv) {
+      PlaceHead(token);
+    } else if constexpr (kFinish == LinearFinish::kSiluMul) {
+      elements_ = static_cast<T*>(result_.output) + token * (args.rows / 2) +
+                  PackedRowSource(args.pair_distance, row_);
+    } else {
+      const int column =
+          kFinish == LinearFinish::kFloat ? PackedRowSource(args.pair_distance, row_) : row_;
+      floats_ = static_cast<float*>(result_.output) + token * args.rows + column;
+      if constexpr (kFinish == LinearFinish::kResidual) {
+        elements_ = static_cast<T*>(result_.form.rounded) + token * args.rows + column;
+      }
     }
   }
 
@@ -204,39 +234,68 @@ class LinearFinisher {
  private:
   using Pair = typename Element<T>::Pair;
 
+  /// kQkv: which head the lane's rows are of, and where they go.
+  __device__ void PlaceHead(int64_t first_token) {
+    const QkvPlaces& qkv = result_.qkv;
+    const AttentionShape& shape = qkv.shape;
+    const CachePages& cache = qkv.cache;
+    const int head = row_ / shape.head_dim;
+    const int kv_head = head - shape.heads;
+    const int half = shape.head_dim / 2;
+    dim_ = PackedRowSource(half, row_) - head * shape.head_dim;
+    is_query_ = kv_head < 0;
+    rotates_ = kv_head < shape.kv_heads;
+    if (is_query_) {
+      elements_ = static_cast<T*>(result_.output) + first_token * shape.heads * shape.head_dim +
+                  head * shape.head_dim;
+    } else {
+      elements_ = static_cast<T*>(rotates_ ? cache.k : cache.v) +
+                  (rotates_ ? kv_head : kv_head - shape.kv_heads) * cache.head_stride;
+    }
+    const auto place = [&](int dim) -> HeadDim {
+      if (is_query_ || cache.layout == CacheLayout::kPlain) return {dim, 0, 0};
+      const int piece = dim % kTiledDims / 8;
+      return {DimElement(cache.layout, cache.page_size, piece, dim), piece, 7};
+    };
+    first_ = place(dim_);
+    partner_ = place(dim_ + half);
+    if (qkv.bias != nullptr && row_ < args_.rows) {
+      const float* bias = qkv.bias + head * shape.head_dim + dim_;
+      const float2 first = *reinterpret_cast<const float2*>(bias);
+      const float2 partners = *reinterpret_cast<const float2*>(bias + half);
+      bias_ = make_float4(first.x, first.y, partners.x, partners.y);
+    }
+  }
+
   /// Chunks beyond the last one may be asked for too.
   __device__ bool Here(int local) const { return local < tokens_here_ && row_ < args_.rows; }
-  /// The token's row of a matrix of `width` columns.
-  __device__ int64_t RowOf(int local, int width) const {
-    return static_cast<int64_t>(first_token_ + local) * width;
-  }
-  __device__ bool Rotates() const {
-    return head_ < result_.qkv.shape.heads + result_.qkv.shape.kv_heads;
+  __device__ const TileToken& TokenOf(int local) const {
+    return tokens_.at(min(local, kTokens - 1));
   }
 
   /// What is added to the sums or turns them, asked for before the sums are at hand.
   __device__ float4 LoadBeside(int local) const {
-    float4 loaded = make_float4(0, 0, 0, 0);
-    if (!Here(local)) return loaded;
+    const float* from = nullptr;
+    bool loads = Here(local);
     if constexpr (kFinish == LinearFinish::kResidual) {
-      const float* old =
-          static_cast<const float*>(result_.output) + RowOf(local, args_.rows) + row_;
-      loaded = __ldcg(reinterpret_cast<const float4*>(old));
+      from = floats_ + local * args_.rows;
     } else if constexpr (kFinish == LinearFinish::kQkv) {
-      if (!Rotates()) return loaded;
-      const float* rotation =
-          result_.qkv.rotations +
-          static_cast<int64_t>(tokens_.at(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
-      loaded = __ldcg(reinterpret_cast<const float4*>(rotation));
+      loads = loads && rotates_;
+      from = result_.qkv.rotations +
+             static_cast<int64_t>(TokenOf(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
+    } else {
+      loads = false;
     }
-    return loaded;
+    return loads ? __ldcg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
   }
 
+  // No branches but those around stores: chunks that are finished together are not waited for one
+  // after another. What does not depend on the chunk stands in the constructor.
   __device__ void FinishFour(int local, float4 sums, float4 beside) const {
     if constexpr (kFinish == LinearFinish::kResidual) {
       AddToResidual(local, sums, beside);
     } else {
-      const float scale = tokens_.at(min(local, kTokens - 1)).scale;
+      const float scale = TokenOf(local).scale;
       if constexpr (kFinish == LinearFinish::kFloat) WriteFloats(local, sums, scale);
       if constexpr (kFinish == LinearFinish::kQkv) WriteHead(local, sums, scale, beside);
       if constexpr (kFinish == LinearFinish::kSiluMul) WriteSiluMul(local, sums, scale);
@@ -247,91 +306,73 @@ class LinearFinisher {
     const float4 values = make_float4(__fmul_rn(sums.x, scale), __fmul_rn(sums.y, scale),
                                       __fmul_rn(sums.z, scale), __fmul_rn(sums.w, scale));
     if (!Here(local)) return;
-    float* out = static_cast<float*>(result_.output) + RowOf(local, args_.rows);
+    float* out = floats_ + local * args_.rows;
     if (args_.pair_distance != 0) {
-      out += PackedRowSource(args_.pair_distance, row_);
       *reinterpret_cast<float2*>(out) = make_float2(values.x, values.y);
       *reinterpret_cast<float2*>(out + args_.pair_distance) = make_float2(values.z, values.w);
     } else if (args_.rows % 4 == 0) {
-      *reinterpret_cast<float4*>(out + row_) = values;
+      *reinterpret_cast<float4*>(out) = values;
     } else {
-      out[row_] = values.x;
-      if (row_ + 1 < args_.rows) out[row_ + 1] = values.y;
-      if (row_ + 2 < args_.rows) out[row_ + 2] = values.z;
-      if (row_ + 3 < args_.rows) out[row_ + 3] = values.w;
+      out[0] = values.x;
+      if (row_ + 1 < args_.rows) out[1] = values.y;
+      if (row_ + 2 < args_.rows) out[2] = values.z;
+      if (row_ + 3 < args_.rows) out[3] = values.w;
     }
   }
 
   __device__ void WriteSiluMul(int local, float4 sums, float scale) const {
-    T* out = static_cast<T*>(result_.output) + RowOf(local, args_.rows / 2);
     const auto value = [&](float gate, float up) {
       gate = __fmul_rn(gate, scale);
-      const float silu = __fdividef(gate, __fadd_rn(1.0F, __expf(-gate)));
+      const float silu = __fmul_rn(gate, Reciprocal(__fadd_rn(1, Exp2(__fmul_rn(gate, -kLog2E)))));
       return __fmul_rn(silu, __fmul_rn(up, scale));
     };
     const Pair values = Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
-    if (!Here(local)) return;
-    *reinterpret_cast<Pair*>(out + PackedRowSource(args_.pair_distance, row_)) = values;
+    if (Here(local)) *reinterpret_cast<Pair*>(elements_ + local * (args_.rows / 2)) = values;
   }
 
   __device__ void WriteHead(int local, float4 sums, float scale, float4 rotation) const {
-    const AttentionShape& shape = result_.qkv.shape;
-    const CachePages& cache = result_.qkv.cache;
     float2 first =
         make_float2(__fmaf_rn(sums.x, scale, bias_.x), __fmaf_rn(sums.y, scale, bias_.y));
     float2 partners =
         make_float2(__fmaf_rn(sums.z, scale, bias_.z), __fmaf_rn(sums.w, scale, bias_.w));
-    if (Rotates()) {
-      Rotate(first.x, partners.x, rotation.x, rotation.y);
-      Rotate(first.y, partners.y, rotation.z, rotation.w);
-    }
-    if (!Here(local)) return;
-    const int partner_dim = dim_ + shape.head_dim / 2;
-    T* out;
-    int first_at = dim_;
-    int partners_at = partner_dim;
-    if (head_ < shape.heads) {
-      out = static_cast<T*>(result_.output) + RowOf(local, shape.heads * shape.head_dim) +
-            head_ * shape.head_dim;
-    } else {
-      const TileToken& token = tokens_.at(local);
-      if (token.slot == kNoSlot) return;
-      const int kv_head = head_ - shape.heads;
-      const bool is_value = kv_head >= shape.kv_heads;
-      out = static_cast<T*>(is_value ? cache.v : cache.k) + token.slot +
-            (is_value ? kv_head - shape.kv_heads : kv_head) * cache.head_stride;
-      // Pages are of a multiple of 16 slots.
-      const int slot = token.position % 8;
-      first_at = DimElement(cache.layout, cache.page_size, slot, dim_);
-      partners_at = DimElement(cache.layout, cache.page_size, slot, partner_dim);
-    }
-    *reinterpret_cast<Pair*>(out + first_at) = Element<T>::FromFloat2(first.x, first.y);
-    *reinterpret_cast<Pair*>(out + partners_at) = Element<T>::FromFloat2(partners.x, partners.y);
+    Rotate(first.x, partners.x, rotation.x, rotation.y);
+    Rotate(first.y, partners.y, rotation.z, rotation.w);
+    const TileToken& token = TokenOf(local);
+    const AttentionShape& shape = result_.qkv.shape;
+    T* out = elements_ + (is_query_ ? local * shape.heads * shape.head_dim : token.slot);
+    if (!Here(local) || !(is_query_ || token.slot != kNoSlot)) return;
+    *reinterpret_cast<Pair*>(out + first_.At(token.position)) =
+        Element<T>::FromFloat2(first.x, first.y);
+    *reinterpret_cast<Pair*>(out + partner_.At(token.position)) =
+        Element<T>::FromFloat2(partners.x, partners.y);
   }
 
-  __device__ static void Rotate(float& first, float& partner, float cosine, float sine) {
+  __device__ void Rotate(float& first, float& partner, float cosine, float sine) const {
     const float turned = __fmaf_rn(first, cosine, -__fmul_rn(partner, sine));
-    partner = __fmaf_rn(partner, cosine, __fmul_rn(first, sine));
-    first = turned;
+    const float turned_partner = __fmaf_rn(partner, cosine, __fmul_rn(first, sine));
+    first = rotates_ ? turned : first;
+    partner = rotates_ ? turned_partner : partner;
   }
 
   /// All lanes of a warp call it.
   __device__ void AddToResidual(int local, float4 sums, float4 old) const {
-    float squares = 0;
-    if (Here(local)) {
-      const float4 sum = make_float4(__fadd_rn(old.x, sums.x), __fadd_rn(old.y, sums.y),
-                                     __fadd_rn(old.z, sums.z), __fadd_rn(old.w, sums.w));
-      const int64_t at = RowOf(local, args_.rows) + row_;
-      *reinterpret_cast<float4*>(static_cast<float*>(result_.output) + at) = sum;
-      constexpr float kScale = kRoundedScale<T>;
-      auto* rounded = reinterpret_cast<Pair*>(static_cast<T*>(result_.form.rounded) + at);
-      rounded[0] = Element<T>::FromFloat2(__fmul_rn(sum.x, kScale), __fmul_rn(sum.y, kScale));
-      rounded[1] = Element<T>::FromFloat2(__fmul_rn(sum.z, kScale), __fmul_rn(sum.w, kScale));
-      squares = __fmul_rn(sum.x, sum.x);
-      squares = __fmaf_rn(sum.y, sum.y, squares);
-      squares = __fmaf_rn(sum.z, sum.z, squares);
-      squares = __fmaf_rn(sum.w, sum.w, squares);
+    const float4 sum = make_float4(__fadd_rn(old.x, sums.x), __fadd_rn(old.y, sums.y),
+                                   __fadd_rn(old.z, sums.z), __fadd_rn(old.w, sums.w));
+    constexpr float kScale = kRoundedScale<T>;
+    const Pair first = Element<T>::FromFloat2(__fmul_rn(sum.x, kScale), __fmul_rn(sum.y, kScale));
+    const Pair second = Element<T>::FromFloat2(__fmul_rn(sum.z, kScale), __fmul_rn(sum.w, kScale));
+    float squares = __fmul_rn(sum.x, sum.x);
+    squares = __fmaf_rn(sum.y, sum.y, squares);
+    squares = __fmaf_rn(sum.z, sum.z, squares);
+    squares = __fmaf_rn(sum.w, sum.w, squares);
+    const bool here = Here(local);
+    if (here) {
+      const int at = local * args_.rows;
+      *reinterpret_cast<float4*>(floats_ + at) = sum;
+      *reinterpret_cast<uint2*>(elements_ + at) = make_uint2(
+          reinterpret_cast<const uint32_t&>(first), reinterpret_cast<const uint32_t&>(second));
     }
+    squares = here ? squares : 0;
     squares += __shfl_xor_sync(0xffffffffU, squares, 8);
     squares += __shfl_xor_sync(0xffffffffU, squares, 16);
     if (lane_ < 8 && local < tokens_here_) {
@@ -346,8 +387,8 @@ class LinearFinisher {
       const int local = (first + i / 8 * stride) * 8 + i % 8;
       if (first_token_ + local >= args_.tokens) break;
       const float4 warps = *reinterpret_cast<const float4*>(&tokens_.at(local));
-      result_.form.squares[RowOf(local, SquareParts(args_.rows)) + first_row_ / kSquareColumns] =
-          warps.x + warps.y + warps.z + warps.w;
+      result_.form.squares[static_cast<int64_t>(first_token_ + local) * SquareParts(args_.rows) +
+                           first_row_ / kSquareColumns] = warps.x + warps.y + warps.z + warps.w;
     }
     SyncThreads(tokens_.barrier(), kLinearGroupThreads);  // before the next tile's are written
   }
@@ -362,8 +403,14 @@ class LinearFinisher {
   const int first_token_;
   const int tokens_here_;  ///< of the tile's
   float* const turned_;
-  int head_ = 0;  ///< kQkv: of the lane's rows; the first one's dim
+  float* floats_ = nullptr;  ///< Where the outputs of the tile's first token go,
+  T* elements_ = nullptr;    ///< those in the weights' type; for kQkv the head's.
+  // kQkv: of the lane's rows.
+  bool is_query_ = false;
+  bool rotates_ = false;
   int dim_ = 0;
+  HeadDim first_;
+  HeadDim partner_;
   float4 bias_ = {0, 0, 0, 0};
 };
 

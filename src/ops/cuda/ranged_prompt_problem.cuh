@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "ops/cuda/cache_layout.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/ranged_prompt.h"
 
@@ -50,10 +51,9 @@ class Memory {
   T* data() const { return data_; }
   size_t size() const { return size_; }
   void Set(std::span<const T> values) {
-    Require(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
-            "cudaMemcpy");
+    Require(CopyToDevice(data_, values.data(), values.size_bytes()), "cudaMemcpy");
   }
-  void Fill(int byte) { Require(cudaMemset(data_, byte, size_ * sizeof(T)), "cudaMemset"); }
+  void Fill(int byte) { Require(FillDevice(data_, byte, size_ * sizeof(T)), "cudaMemset"); }
   std::vector<T> Get() const {
     std::vector<T> values(size_);
     Require(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost),

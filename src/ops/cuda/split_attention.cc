@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/split_items.h"
 
 namespace decant {
@@ -44,12 +45,10 @@ Expected<SplitDecode> SplitDecode::Create(CudaType type, const AttentionShape& s
                  .partials = reinterpret_cast<float4*>(base + layout.partials),
                  .claims = reinterpret_cast<uint32_t*>(base + layout.claims)};
   DECANT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemset(base, 0, static_cast<size_t>(layout.partials)), "clearing memory"));
+      CudaStatus(FillDevice(base, 0, static_cast<size_t>(layout.partials)), "clearing memory"));
   DECANT_RETURN_IF_ERROR(CudaStatus(
-      cudaMemset(base + layout.partials, 0xff, static_cast<size_t>(layout.bytes - layout.partials)),
+      FillDevice(base + layout.partials, 0xff, static_cast<size_t>(layout.bytes - layout.partials)),
       "clearing memory"));
-  // What works on another stream may begin at once.
-  DECANT_RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "clearing memory"));
   return split;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/narrow.h"
 #include "base/random.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/split_attention.h"
@@ -69,7 +70,7 @@ template <typename T>
 T* Upload(const std::vector<T>& values) {
   T* memory = nullptr;
   Require(cudaMalloc(&memory, values.size() * sizeof(T)));
-  Require(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  Require(CopyToDevice(memory, values.data(), values.size() * sizeof(T)));
   return memory;
 }
 

@@ -23,6 +23,7 @@
 #include "base/narrow.h"
 #include "base/random.h"
 #include "ops/cuda/cache_layout.h"
+#include "ops/cuda/device.h"
 #include "ops/cuda/split_attention.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
@@ -176,7 +177,7 @@ template <typename T>
 DeviceMemory Upload(const std::vector<T>& values) {
   void* memory = nullptr;
   Require(cudaMalloc(&memory, values.size() * sizeof(T)));
-  Require(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  Require(CopyToDevice(memory, values.data(), values.size() * sizeof(T)));
   return DeviceMemory(memory);
 }
 
@@ -274,7 +275,7 @@ struct Step {
       return element == kPoisonElement;
     })) << "written past the rows";
     const std::vector<uint16_t> nothing(out.size(), kPoisonElement);
-    Require(cudaMemcpy(attended.get(), nothing.data(), bytes, cudaMemcpyHostToDevice));
+    Require(CopyToDevice(attended.get(), nothing.data(), bytes));
     out.resize(size);
     return out;
   }
@@ -525,8 +526,7 @@ TEST_F(SplitAttentionTest, AGraphTakesOtherRows) {
                      rows.queries.begin() + (picked[i] + 1) * width);
     }
     const auto put = [](const DeviceMemory& to, const auto& from) {
-      Require(
-          cudaMemcpy(to.get(), from.data(), from.size() * sizeof(from[0]), cudaMemcpyHostToDevice));
+      Require(CopyToDevice(to.get(), from.data(), from.size() * sizeof(from[0])));
     };
     put(step.context_lens, contexts);
     put(step.block_tables, tables);
