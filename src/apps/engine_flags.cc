@@ -55,8 +55,9 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
       ->type_name("N");
   app.add_option(
          "--engine", flags.preset,
-         "Page size and decode kernel under one name: decant (64, split), fused (64, rows), "
-         "flash (256, flash; CUDA only), or auto (decant)")
+         "Page size, decode kernel and on CUDA linear layers under one name: decant (64, split, "
+         "invariant), fused (64, rows, cublas), flash (256, flash, cublas; CUDA only), or auto "
+         "(decant)")
       ->capture_default_str()
       ->type_name("NAME");
   app.add_option("--page-size,--block-size", flags.page_size,
@@ -64,11 +65,10 @@ void AddEngineFlags(CLI::App& app, EngineFlags& flags, EngineFlagSet set) {
       ->type_name("SLOTS");
   app.add_option(
          "--linear", flags.linear,
-         "Linear layers. On CUDA: cublas, or invariant, where a row's bits depend on nothing "
-         "else in the step, and prompts take longer (default: cublas). On the CPU: onednn, or "
+         "Linear layers. On CUDA: invariant, where a row's bits depend on nothing else in the "
+         "step, or cublas (default: the engine's; invariant for decant). On the CPU: onednn, or "
          "int8, where quantised weights meet activations rounded to 8 bits, as in llama.cpp: "
-         "faster, "
-         "less memory, a little less exact (default: onednn)")
+         "faster, less memory, a little less exact (default: onednn)")
       ->type_name("NAME");
   app.add_option("--weights", flags.weights,
                  "keep: quantised weights stay in memory beside the bf16 ones, for steps of a few "

@@ -26,14 +26,16 @@ class ProductTimer {
                                      LinearLayers linear, int32_t max_tokens) {
     ProductTimer timer(product);
     // Nothing of the decoder but its views is used: the residual is the product's output, the
-    // hidden values of its MLP the input.
+    // hidden values of its MLP the input; the other way round where it is gated.
+    const int32_t hidden = product.gated ? product.cols : product.rows;
+    const int32_t intermediate = product.gated ? product.rows / 2 : product.cols;
     DECANT_ASSIGN_OR_RETURN(
         timer.ops_, make_ops({.shape = {.layers = 1,
-                                        .hidden = product.rows,
+                                        .hidden = hidden,
                                         .heads = 1,
                                         .kv_heads = 1,
                                         .head_dim = kHeadDim,
-                                        .intermediate = product.cols,
+                                        .intermediate = intermediate,
                                         .vocab = kHeadDim,
                                         .max_positions = max_tokens + kPageSize,
                                         .norm_epsilon = 1e-6F,
@@ -42,11 +44,7 @@ class ProductTimer {
                               .max_rows = 1,
                               .max_samples = 1,
                               .linear = linear}));
-    for (int32_t i = 0; i < product.weights; ++i) {
-      timer.weights_.push_back(timer.ops_->PackProjection(
-          RandomRowSource(product.rows, product.cols,
-                          {.seed = static_cast<uint64_t>(i) + 1, .limit = kWeightLimit})));
-    }
+    for (int32_t i = 0; i < product.weights; ++i) timer.AddWeight(static_cast<uint64_t>(i) + 1);
     DECANT_RETURN_IF_ERROR(timer.ops_->FinishLoading());
     timer.pages_ = CeilDiv(max_tokens, kPageSize) + 1;
     DECANT_RETURN_IF_ERROR(timer.ops_->AllocateCache(timer.pages_, kPageSize));
@@ -62,11 +60,20 @@ class ProductTimer {
     ops_->BeginStep(batch.step());
     std::vector<float> inputs(static_cast<size_t>(tokens) * product_.cols);
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = kInputs.Value(i);
-    ops_->Upload(inputs, ops_->mlp_hidden());
-    ops_->Upload(std::vector<float>(static_cast<size_t>(tokens) * product_.rows), ops_->residual());
+    if (product_.gated) {
+      ops_->Upload(inputs, ops_->residual());
+    } else {
+      ops_->Upload(inputs, ops_->mlp_hidden());
+      ops_->Upload(std::vector<float>(static_cast<size_t>(tokens) * product_.rows),
+                   ops_->residual());
+    }
     const auto all = [&] {
-      for (const auto& weight : weights_) {
-        ops_->ProjectAdd(*weight, ops_->mlp_hidden(), ops_->residual());
+      for (const LayerWeights& layer : layers_) {
+        if (product_.gated) {
+          ops_->NormGateUpSilu(layer, ops_->residual(), ops_->mlp_hidden());
+        } else {
+          ops_->ProjectAdd(*layer.down, ops_->mlp_hidden(), ops_->residual());
+        }
       }
     };
     DECANT_ASSIGN_OR_RETURN(
@@ -79,20 +86,36 @@ class ProductTimer {
  private:
   explicit ProductTimer(LinearProduct product) : product_(std::move(product)) {}
 
+  void AddWeight(uint64_t seed) {
+    const auto random = [&](int32_t rows, uint64_t part) {
+      return RandomRowSource(rows, product_.cols, {.seed = 2 * seed + part, .limit = kWeightLimit});
+    };
+    LayerWeights layer;
+    if (product_.gated) {
+      layer.mlp_norm = ops_->PackVector(std::vector<float>(product_.cols, 1));
+      layer.gate_up = ops_->PackGateUp(*layer.mlp_norm, random(product_.rows / 2, 0),
+                                       random(product_.rows / 2, 1));
+    } else {
+      layer.down = ops_->PackProjection(random(product_.rows, 0));
+    }
+    layers_.push_back(std::move(layer));
+  }
+
   LinearProduct product_;
   std::unique_ptr<Ops> ops_;
-  std::vector<std::unique_ptr<LinearWeight>> weights_;
+  std::vector<LayerWeights> layers_;
   int32_t pages_ = 0;
 };
 
 LinearResult Count(const LinearProduct& product, int32_t tokens, DType dtype) {
   const auto rows = static_cast<double>(product.rows);
   const auto cols = static_cast<double>(product.cols);
+  const auto element = static_cast<double>(DTypeSize(dtype));
+  const double output = product.gated ? rows / 2 * element : 2 * rows * sizeof(float);
   return {.product = product,
           .dtype = dtype,
           .tokens = tokens,
-          .bytes = (rows + tokens) * cols * static_cast<double>(DTypeSize(dtype)) +
-                   2 * tokens * rows * sizeof(float),
+          .bytes = (rows + tokens) * cols * element + tokens * output,
           .operations = 2 * tokens * rows * cols};
 }
 
@@ -164,7 +187,11 @@ std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers)
   return {
       {.name = "qkv", .rows = qkv_rows, .cols = shape.hidden, .weights = layers},
       {.name = "o", .rows = shape.hidden, .cols = query_cols, .weights = layers},
-      {.name = "gate_up", .rows = 2 * shape.intermediate, .cols = shape.hidden, .weights = layers},
+      {.name = "gate_up",
+       .rows = 2 * shape.intermediate,
+       .cols = shape.hidden,
+       .weights = layers,
+       .gated = true},
       {.name = "down", .rows = shape.hidden, .cols = shape.intermediate, .weights = layers},
       {.name = "head", .rows = shape.vocab, .cols = shape.hidden, .most_tokens = 256},
   };

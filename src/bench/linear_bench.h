@@ -13,13 +13,16 @@
 namespace decant {
 
 /// A linear layer of a model: output [tokens, rows] += input [tokens, cols] * weight^T, sums of the
-/// output in fp32.
+/// output in fp32; where it is gated, with what stands around it in a step.
 struct LinearProduct {
   std::string name{};  ///< "qkv", "o", "gate_up", "down", "head"
   int32_t rows = 0;
   int32_t cols = 0;
   int32_t weights = 1;  ///< How many of the kind run one after another, each with its own weight.
   int32_t most_tokens = 1 << 20;  ///< More are not timed.
+  /// The first half of the rows are gates: output [tokens, rows / 2] = SiLU(gate) * up of the
+  /// RMSNorm of the input.
+  bool gated = false;
 };
 
 /// A layer's products, `layers` weights each, and the head, which is for rows that sample: up to
@@ -36,7 +39,7 @@ struct LinearResult {
   double median = 0;  ///< seconds, of the repeats' means over the weights
   double least = 0;
   double most = 0;
-  double bytes = 0;       ///< The weight, the input, and the output twice, each once.
+  double bytes = 0;  ///< The weight and the input once, the output twice; once where it is gated.
   double operations = 0;  ///< A multiply-add counts two.
   double floor = 0;       ///< seconds
 

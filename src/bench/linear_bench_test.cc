@@ -35,6 +35,7 @@ TEST(LinearBenchTest, AModelsProductsAreThoseOfItsLayersAndHead) {
 TEST(LinearBenchTest, TimesEveryProductThatTakesSoManyTokens) {
   LinearBenchOptions options{
       .products = {{.name = "down", .rows = 96, .cols = 160, .weights = 2},
+                   {.name = "gate_up", .rows = 384, .cols = 96, .most_tokens = 4, .gated = true},
                    {.name = "head", .rows = 200, .cols = 96, .most_tokens = 4}},
       .linears = {LinearLayers::kLibrary},
       .tokens = {1, 7},
@@ -44,8 +45,8 @@ TEST(LinearBenchTest, TimesEveryProductThatTakesSoManyTokens) {
                                      ++told;
                                      return Status();
                                    }).value();
-  ASSERT_EQ(report.results.size(), 3U);  // the head takes no 7
-  EXPECT_EQ(told, 3);
+  ASSERT_EQ(report.results.size(), 4U);  // gate_up and the head take no 7
+  EXPECT_EQ(told, 4);
   for (const LinearResult& result : report.results) {
     EXPECT_GT(result.median, 0);
     EXPECT_LE(result.least, result.median);

@@ -9,7 +9,7 @@
 namespace decant {
 namespace {
 
-constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kLibrary};
+constexpr Preset kDecant{"decant", 64, DecodeKernel::kSplit, LinearLayers::kInvariant};
 constexpr Preset kFused{"fused", 64, DecodeKernel::kRows, LinearLayers::kLibrary};
 constexpr Preset kFlash{"flash", 256, DecodeKernel::kFlash, LinearLayers::kLibrary};
 constexpr Preset kPresets[] = {kDecant, kFused, kFlash};
@@ -40,10 +40,11 @@ Status CheckKernel(DecodeKernel kernel, const Device& device, std::string_view f
 }  // namespace
 
 Expected<Preset> FindPreset(std::string_view name, const Device& device) {
-  if (name == "auto") return kDecant;
-  for (const Preset& preset : kPresets) {
-    if (preset.name != name) continue;
+  for (Preset preset : kPresets) {
+    if (preset.name != (name == "auto" ? kDecant.name : name)) continue;
     DECANT_RETURN_IF_ERROR(CheckKernel(preset.decode_kernel, device, "--engine", name));
+    // The CPU's library keeps the same promise.
+    if (device.kind == DeviceKind::kCpu) preset.linear = LinearLayers::kLibrary;
     return preset;
   }
   return InvalidArgument("--engine is '{}'; allowed: auto, decant, fused, flash (CUDA only)", name);

@@ -21,8 +21,9 @@ struct Preset {
 };
 
 /// The preset named `name`: "fused" (pages of 64, `rows`), "flash" (pages of 256, `flash`) or
-/// "decant" (pages of 64, `split`); "auto" is decant. Errors: kInvalidArgument with the allowed
-/// names for any other; kUnimplemented for one whose kernel the device lacks.
+/// "decant" (pages of 64, `split`, on CUDA the invariant linear layers); "auto" is decant. Errors:
+/// kInvalidArgument with the allowed names for any other; kUnimplemented for one whose kernel the
+/// device lacks.
 Expected<Preset> FindPreset(std::string_view name, const Device& device);
 
 /// The decode kernel named `name`, for --decode-kernel. Errors as above.
