@@ -42,16 +42,17 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
                                 tile.stage_bytes() / kIngestBytes});
   const double ends = kTile + kTilePerToken * tile.tokens * tile.blocks;
   double cycles = kLaunch;
-  if (tile.clustered()) {
+  if (tile.mode == LinearMode::kCluster) {
     // Where two blocks share a multiprocessor, one multiplies while the other begins or ends.
     const bool pairs = tile.two_fit() && plan.shared_bytes <= kSharedBytesHalf;
     const double turns = CeilDiv(plan.blocks, device.multiprocessors);
     const double waves = CeilDiv(plan.blocks, device.multiprocessors * (pairs ? 2 : 1));
-    const double columns = CeilDiv(cut.column_blocks, plan.cluster);
+    const double columns = CeilDiv(cut.column_blocks, cut.splits);
     cycles += turns * columns * step + waves * (kMerge + ends);
   } else {
     const double tiles = static_cast<double>(cut.tiles()) * tile.multicast / plan.blocks;
-    cycles += tiles * (cut.column_blocks * step + (tile.ping_pong ? 0 : ends)) + ends;
+    const double rounds = tile.mode == LinearMode::kChain ? tiles : std::ceil(tiles);
+    cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : ends)) + ends;
   }
   const double weight = 2.0 * problem.rows * problem.cols;
   const double input = weight * tile.tokens / (tile.row_blocks() * kLinearBlock) * cut.token_tiles;
@@ -80,7 +81,8 @@ int64_t PackedLinearBytes(int64_t rows, int64_t cols) {
 std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
                                          const LinearProblem& problem, const LinearDevice& device) {
   const LinearTile& tile = kLinearTiles[index];
-  if (tile.clustered() == (problem.splits == 1)) return std::nullopt;
+  const bool clustered = tile.mode == LinearMode::kCluster;
+  if ((tile.mode == LinearMode::kChain) != (problem.splits == 1)) return std::nullopt;
   LinearPlan plan;
   plan.tile = index;
   LinearCut& cut = plan.cut;
@@ -90,16 +92,16 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
   cut.token_tiles = CeilDiv(problem.tokens, tile.tokens);
   plan.streams_weight = cut.token_tiles == 1;
 
-  if (tile.clustered()) {
-    plan.cluster = tile.parts(cut.splits);
-    plan.blocks = cut.tiles() * plan.cluster;
+  if (clustered) {
+    plan.blocks = cut.tiles() * cut.splits;
+    plan.cluster = cut.splits;
   } else {
     const int32_t resident = ResidentWorkers(tile, device);
     if (resident == 0) return std::nullopt;
     const int32_t workers = std::min(cut.tiles(), resident);
     plan.blocks = workers * tile.multicast;
     plan.cluster = tile.multicast;
-    plan.waits = cut.tiles() > workers;
+    plan.waits = tile.mode == LinearMode::kChain && cut.tiles() > workers;
     const int32_t units = cut.tiles() * cut.column_blocks;
     cut.run = units / workers;
     cut.longer_runs = units % workers;
@@ -111,10 +113,10 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
     return (most - fixed) / (tile.stage_bytes() + 16);
   };
   // More stages than column blocks are of no use to blocks that compute one piece.
-  const int32_t longest = tile.clustered() ? CeilDiv(cut.column_blocks, plan.cluster) : 64;
+  const int32_t longest = clustered ? CeilDiv(cut.column_blocks, cut.splits) : 64;
   plan.stages = std::min(fit(false), longest);
   const int32_t merge_stages = CeilDiv(LinearMergeBytes(tile, cut.splits), tile.stage_bytes());
-  if (tile.clustered() && plan.stages < longest && fit(true) >= merge_stages) {
+  if (clustered && plan.stages < longest && fit(true) >= merge_stages) {
     plan.merges_in_ring = true;
     plan.stages = std::max(std::min(fit(true), longest), merge_stages);
   }

@@ -34,15 +34,17 @@ std::vector<LinearLayer> AllLayers() {
 template <LinearMode kMode>
 void CheckWalk(const LinearPlan& plan) {
   const LinearCut& cut = plan.cut;
-  const int32_t parts = kMode == LinearMode::kChain ? 1 : plan.cluster;
-  const int32_t workers = plan.blocks / plan.cluster * parts;
+  const bool clustered = kMode == LinearMode::kCluster;
+  const int32_t workers = plan.blocks / plan.cluster * (clustered ? cut.splits : 1);
   std::vector<int> visits(static_cast<size_t>(cut.tiles()) * cut.column_blocks, 0);
   bool handed_over = false;  // by the worker before
   for (int32_t worker = 0; worker < workers; ++worker) {
     bool takes = false;
     bool gives = false;
     bool first = true;
-    for (LinearWalk<kMode> walk(cut, worker / parts, worker % parts); walk.valid(); walk.Next()) {
+    for (LinearWalk<kMode> walk(cut, clustered ? worker / cut.splits : worker, workers,
+                                clustered ? worker % cut.splits : 0);
+         walk.valid(); walk.Next()) {
       ASSERT_GE(walk.row_tile(), 0);
       ASSERT_LT(walk.row_tile(), cut.row_tiles);
       ASSERT_GE(walk.token_tile(), 0);
@@ -84,18 +86,17 @@ void CheckPlan(const LinearPlan& plan, const LinearDevice& device) {
     case LinearMode::kCluster:
       ASSERT_EQ(plan.cluster, plan.cut.splits);
       ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kCluster>(plan));
+      if (plan.merges_in_ring) {
+        ASSERT_LE(LinearMergeBytes(tile, plan.cut.splits), plan.stages * tile.stage_bytes());
+      }
       break;
     case LinearMode::kChain:
       ASSERT_EQ(plan.cut.splits, 1);
       ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kChain>(plan));
       break;
-    case LinearMode::kPairs:
-      ASSERT_EQ(plan.cluster, 2);
-      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kPairs>(plan));
+    case LinearMode::kSequential:
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kSequential>(plan));
       break;
-  }
-  if (plan.merges_in_ring) {
-    ASSERT_LE(LinearMergeBytes(tile, plan.cut.splits), plan.stages * tile.stage_bytes());
   }
 }
 

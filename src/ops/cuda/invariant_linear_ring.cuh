@@ -32,7 +32,7 @@ struct LinearTraits {
   /// 8 tokens of a row block.
   static constexpr int kChunks = kTokens / 8;
   static constexpr int kMinBlocks = kTile.two_fit() ? 2 : 1;
-  static_assert(!kTile.clustered() || (kMulticast == 1 && kBlocks == 1));
+  static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
 };
 
 /// Shared memory: the ring's stages, then where ranges meet (unless in the ring), each group's,
@@ -84,18 +84,11 @@ __device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_
 template <class Traits>
 using WalkOf = LinearWalk<Traits::kTile.mode>;
 
-/// Blocks that compute one tile together.
-template <class Traits>
-__device__ inline int PartsOf(const LinearArguments& args) {
-  constexpr LinearTile kTile = Traits::kTile;
-  return kTile.parts(args.cut.splits);
-}
-
 template <class Traits>
 __device__ inline WalkOf<Traits> MakeWalk(const LinearArguments& args) {
-  constexpr bool kClusters = Traits::kTile.clustered() || Traits::kMulticast > 1;
+  constexpr bool kClusters = Traits::kTile.mode == LinearMode::kCluster || Traits::kMulticast > 1;
   return WalkOf<Traits>(args.cut, kClusters ? ClusterIndex() : static_cast<int>(blockIdx.x),
-                        kClusters ? ClusterRank() : 0);
+                        gridDim.x / Traits::kMulticast, kClusters ? ClusterRank() : 0);
 }
 
 template <class Traits>

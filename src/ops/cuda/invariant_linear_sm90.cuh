@@ -159,56 +159,38 @@ __device__ inline void FinishTile(LinearSums<Traits>& sums, const LinearArgument
   });
 }
 
-/// kPairs: the sums of a half's ranges, added in order.
+/// kSequential: tile after tile, range after range.
 template <class Traits>
-__device__ inline void AddHalf(LinearSums<Traits>& total, const LinearArguments& args,
-                               const LinearShared& shared, int rows, int rank) {
-  const LinearCut& cut = args.cut;
-  const int first = rank == 0 ? 0 : cut.half();
-  const int last = rank == 0 ? cut.half() : cut.splits;
+__device__ inline void ComputeSequential(const LinearArguments& args, const LinearShared& shared,
+                                         const LinearGroup<Traits>& group, int rank) {
   LinearSums<Traits> sums;
+  LinearSums<Traits> total;
   RingPlace place;
-  for (int range = first; range < last; ++range) {
-    ClearSums<Traits>(sums);
-    AddBlocks<Traits>(sums, shared, place, rows, cut.RangeBegin(range + 1) - cut.RangeBegin(range),
-                      [] {});
+  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
+    group.tokens.Prepare(walk.token_tile());
+    for (int range = 0; range < args.cut.splits; ++range) {
+      ClearSums<Traits>(sums);
+      AddBlocks<Traits>(sums, shared, place, group.rows,
+                        args.cut.RangeBegin(range + 1) - args.cut.RangeBegin(range), [] {});
 #pragma unroll
-    for (int i = 0; i < Traits::kBlocks; ++i) {
+      for (int i = 0; i < Traits::kBlocks; ++i) {
 #pragma unroll
-      for (int j = 0; j < Traits::kTokens / 2; ++j) {
-        total[i][j] = range == first ? sums[i][j] : total[i][j] + sums[i][j];
+        for (int j = 0; j < Traits::kTokens / 2; ++j) {
+          total[i][j] = range == 0 ? sums[i][j] : total[i][j] + sums[i][j];
+        }
       }
     }
+    FinishTile<Traits>(total, args, group, FirstRowBlock<Traits>(walk, rank),
+                       walk.token_tile() * Traits::kTokens);
   }
 }
 
-__device__ inline float4 Add(float4 a, float4 b) {
-  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
-/// The parts' sums at `from` and each `stride` bytes further, in the order of LinearMode.
-template <class Traits>
-__device__ inline float4 AddParts(const LinearCut& cut, uint32_t from, int stride) {
-  const float4 first = LoadShared4(from);
-  if constexpr (Traits::kTile.mode == LinearMode::kPairs) {
-    return Add(first, LoadShared4(from + stride));
-  }
-  const int half = cut.half();
-  float4 sum = first;
-  for (int range = 1; range < half; ++range) sum = Add(sum, LoadShared4(from + range * stride));
-  float4 second = LoadShared4(from + half * stride);
-  for (int range = half + 1; range < cut.splits; ++range) {
-    second = Add(second, LoadShared4(from + range * stride));
-  }
-  return Add(sum, second);
-}
-
-/// kCluster, kPairs: a range or a half of one tile; each block sends its sums to those that add
-/// them up, 8 tokens to one block, the next 8 to the next.
+/// kCluster: one range of one tile; each block sends its sums to those that add them up, 8 tokens
+/// to one block, the next 8 to the next.
 template <class Traits>
 __device__ inline void ComputeClustered(const LinearArguments& args, const LinearShared& shared,
                                         const LinearGroup<Traits>& group) {
-  const int parts = PartsOf<Traits>(args);
+  const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
   const int rank = static_cast<int>(ClusterRank());
   const int first_token = walk.token_tile() * Traits::kTokens;
@@ -217,20 +199,16 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
   constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, from one block
 
   LinearSums<Traits> sums;
+  RingPlace place;
   group.tokens.Prepare(walk.token_tile());
-  if constexpr (Traits::kTile.mode == LinearMode::kPairs) {
-    AddHalf<Traits>(sums, args, shared, group.rows, rank);
-  } else {
-    RingPlace place;
-    ClearSums<Traits>(sums);
-    AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
-  }
+  ClearSums<Traits>(sums);
+  AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
 
   // The others have started, and where sums meet in the ring, are done with theirs.
   if (args.merges_in_ring) ArriveAtCluster();
   WaitForCluster();
   const uint32_t group_merge =
-      shared.merge + group.index * ((Traits::kChunks + parts - 1) / parts) * parts * kSumBytes +
+      shared.merge + group.index * ((Traits::kChunks + splits - 1) / splits) * splits * kSumBytes +
       thread * 16;
   int owner = 0;
   uint32_t at = group_merge + rank * kSumBytes;
@@ -240,13 +218,13 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     const float* from = sums[0] + chunk * 4;
     SendAsync(AddressIn(owner, at), make_float4(from[0], from[1], from[2], from[3]),
               AddressIn(owner, shared.merged()));
-    if (++owner == parts) {
+    if (++owner == splits) {
       owner = 0;
-      at += parts * kSumBytes;
+      at += splits * kSumBytes;
     }
   }
 
-  const int owned = (chunks - rank + parts - 1) / parts;
+  const int owned = (chunks - rank + splits - 1) / splits;
   if (owned <= 0) return;
   const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   if (row >= args.rows) {
@@ -258,13 +236,18 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
 #pragma unroll
     for (int i = 0; i < kFinishChunks; ++i) {
       if (begin + i >= owned) continue;
-      const uint32_t from = group_merge + (begin + i) * parts * kSumBytes;
-      finisher.Stage(i, AddParts<Traits>(args.cut, from, kSumBytes));
+      const uint32_t from = group_merge + (begin + i) * splits * kSumBytes;
+      float4 sum = LoadShared4(from);
+      for (int range = 1; range < splits; ++range) {
+        const float4 next = LoadShared4(from + range * kSumBytes);
+        sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+      }
+      finisher.Stage(i, sum);
     }
   };
   WithFinish(args.result.finish, [&](auto finish) {
     const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token, group.turned);
-    finisher.Finish(rank, parts, owned, [&](int begin) { add_ranges(begin, finisher); });
+    finisher.Finish(rank, splits, owned, [&](int begin) { add_ranges(begin, finisher); });
   });
 }
 
@@ -378,14 +361,14 @@ __device__ inline void InitBarriers(const LinearArguments& args, const LinearSha
     const bool full = i < shared.stages;  // the full barriers, then the empty ones
     InitBarrier(shared.full(0) + 8 * i, full ? 1 : Traits::kReaders * Traits::kMulticast);
   }
-  if (Traits::kTile.clustered() && warp == kWarps - 1) {
+  if (Traits::kTile.mode == LinearMode::kCluster && warp == kWarps - 1) {
     const auto walk = MakeWalk<Traits>(args);
     const int rank = static_cast<int>(ClusterRank());
     const int chunks = ChunksOf<Traits>(args, walk.token_tile() * Traits::kTokens);
-    const int parts = PartsOf<Traits>(args);
-    const int owned = max(0, (chunks - rank + parts - 1) / parts);
+    const int owned = max(0, (chunks - rank + args.cut.splits - 1) / args.cut.splits);
     InitBarrier(shared.merged(), 1);
-    ExpectBytes(shared.merged(), owned * parts * Traits::kGroups * kLinearGroupThreads * 16);
+    ExpectBytes(shared.merged(),
+                owned * args.cut.splits * Traits::kGroups * kLinearGroupThreads * 16);
   }
   FenceBarrierInit();
 }
@@ -395,7 +378,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
     InvariantLinearKernel(const __grid_constant__ CUtensorMap input,
                           const __grid_constant__ LinearArguments args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr bool kClusters = Traits::kTile.clustered();
+  constexpr LinearMode kMode = Traits::kTile.mode;
   constexpr bool kShares = Traits::kMulticast > 1;
   extern __shared__ char memory[];
   const LinearShared shared = DivideShared<Traits>(args, SharedAddress(memory));
@@ -405,7 +388,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
   if (threadIdx.x % 32 == 0) InitBarriers<Traits>(args, shared);
   __syncthreads();
   // Where sums meet in the ring, blocks arrive once they are done with it.
-  if (kShares || (kClusters && !args.merges_in_ring)) ArriveAtClusterRelaxed();
+  if (kShares || (kMode == LinearMode::kCluster && !args.merges_in_ring)) ArriveAtClusterRelaxed();
   const int rank = kShares ? static_cast<int>(ClusterRank()) : 0;
   cudaTriggerProgrammaticLaunchCompletion();
 
@@ -440,10 +423,12 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
     };
     if constexpr (kShares) WaitForCluster();
     WaitForEarlierKernels();
-    if constexpr (kClusters) {
+    if constexpr (kMode == LinearMode::kCluster) {
       ComputeClustered<Traits>(args, shared, group);
-    } else {
+    } else if constexpr (kMode == LinearMode::kChain) {
       ComputeChained<Traits>(args, shared, group, rank);
+    } else {
+      ComputeSequential<Traits>(args, shared, group, rank);
     }
   }
   // A block whose memory others still write to or arrive at must not end.

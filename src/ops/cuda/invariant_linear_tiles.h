@@ -18,8 +18,7 @@ inline constexpr int32_t kLinearGroupThreads = 128;
 
 /// How blocks of threads share the work of a product. The bits are the same in all of them: the sum
 /// of an output is cut into the weight's `splits` ranges of column blocks, each range is summed in
-/// order from zero; the sums of the first half of the ranges are added in order, those of the other
-/// half too, and the second to the first.
+/// order from zero, and the ranges' sums are added in order.
 enum class LinearMode : uint8_t {
   /// One block a tile and range; the blocks of a tile are a cluster and exchange their sums through
   /// shared memory.
@@ -30,9 +29,8 @@ enum class LinearMode : uint8_t {
   /// over
   /// it computes first, and what it takes over it needs last.
   kChain,
-  /// Two blocks a tile, each with one half of the ranges, one after another; they are a cluster and
-  /// exchange the halves' sums.
-  kPairs,
+  /// One block a tile, its ranges one after another.
+  kSequential,
 };
 
 /// The part of the output that a block of threads computes at a time, and how.
@@ -45,13 +43,6 @@ struct LinearTile {
   /// The groups take whole tiles in turn, instead of each a part of the same tile.
   bool ping_pong = false;
 
-  constexpr bool clustered() const {
-    return mode == LinearMode::kCluster || mode == LinearMode::kPairs;
-  }
-  /// Blocks that compute one tile of a weight of `splits` ranges together.
-  constexpr int32_t parts(int32_t splits) const {
-    return mode == LinearMode::kCluster ? splits : mode == LinearMode::kPairs ? 2 : 1;
-  }
   constexpr int32_t row_blocks() const { return (ping_pong ? 1 : groups) * blocks; }
   constexpr int32_t stage_bytes() const {
     return row_blocks() * kLinearBlockBytes + tokens * kLinearBlock * 2;
@@ -64,7 +55,7 @@ struct LinearTile {
   constexpr int32_t sums() const { return blocks * tokens / 2; }
   /// Whether registers must move from the warps that copy to those that multiply.
   constexpr bool moves_registers() const {
-    const int32_t kept = sums() * (mode == LinearMode::kPairs ? 2 : 1);
+    const int32_t kept = sums() * (mode == LinearMode::kSequential ? 2 : 1);
     return groups == 2 && kept > (mode == LinearMode::kChain ? 120 : 136);
   }
   constexpr int32_t threads() const {
@@ -73,7 +64,7 @@ struct LinearTile {
   /// Whether the registers of two blocks fit on a multiprocessor, by an estimate of what a thread
   /// needs.
   constexpr bool two_fit() const {
-    const int32_t registers = sums() * (mode == LinearMode::kPairs ? 2 : 1) + 40;
+    const int32_t registers = sums() * (mode == LinearMode::kSequential ? 2 : 1) + 40;
     return threads() * registers <= 32 * 1024;
   }
   constexpr bool operator==(const LinearTile&) const = default;
@@ -110,11 +101,11 @@ inline constexpr std::array kLinearTiles = {
                .tokens = 192,
                .multicast = 2,
                .ping_pong = true},
-    LinearTile{.mode = LinearMode::kPairs, .tokens = 32},
-    LinearTile{.mode = LinearMode::kPairs, .tokens = 64},
-    LinearTile{.mode = LinearMode::kPairs, .tokens = 136},
-    LinearTile{.mode = LinearMode::kPairs, .groups = 2, .tokens = 64},
-    LinearTile{.mode = LinearMode::kPairs, .groups = 2, .tokens = 136},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 32},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
+    LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
 };
 
 /// Shared memory that a block of threads may have on compute capability 9.0.
@@ -131,12 +122,11 @@ constexpr int32_t LinearGroupBytes(int32_t tokens) {
   return kLinearStagingBytes + tokens * kTileTokenBytes;
 }
 
-/// Bytes of shared memory where the parts' sums of a tile meet, in each block of the cluster.
+/// Bytes of shared memory where the ranges' sums of a tile meet, in each block of the cluster.
 constexpr int32_t LinearMergeBytes(const LinearTile& tile, int32_t splits) {
-  if (!tile.clustered()) return 0;
+  if (tile.mode != LinearMode::kCluster) return 0;
   const int32_t chunks = tile.tokens / 8;
-  const int32_t parts = tile.parts(splits);
-  return tile.groups * ((chunks + parts - 1) / parts) * parts * kLinearGroupThreads * 16;
+  return tile.groups * ((chunks + splits - 1) / splits) * splits * kLinearGroupThreads * 16;
 }
 
 /// Room to start the ring at a multiple of 1024 bytes, which the swizzle asks for.
@@ -162,8 +152,6 @@ struct LinearCut {
   constexpr int32_t tiles() const { return row_tiles * token_tiles; }
   /// First column block of a range; that of range `splits` is the end.
   constexpr int32_t RangeBegin(int32_t range) const { return column_blocks * range / splits; }
-  /// First range of the second half.
-  constexpr int32_t half() const { return (splits + 1) / 2; }
 };
 
 /// What one worker (a cluster, or a block of threads where there are none) does: pieces of tiles,
@@ -171,24 +159,25 @@ struct LinearCut {
 template <LinearMode kMode>
 class LinearWalk {
  public:
-  /// `part` is which range (kCluster) or half (kPairs) of its tile a block has.
-  constexpr LinearWalk(const LinearCut& cut, int32_t worker, int32_t part) : cut_(cut) {
+  /// `range` is which range of its tile a block of a kCluster has.
+  constexpr LinearWalk(const LinearCut& cut, int32_t worker, int32_t workers, int32_t range)
+      : cut_(cut) {
     if constexpr (kMode == LinearMode::kCluster) {
       tile_ = worker;
-      begin_ = cut.RangeBegin(part);
-      end_ = cut.RangeBegin(part + 1);
+      begin_ = cut.RangeBegin(range);
+      end_ = cut.RangeBegin(range + 1);
       valid_ = tile_ < cut.tiles();
-    } else if constexpr (kMode == LinearMode::kPairs) {
-      tile_ = worker;
-      begin_ = part == 0 ? 0 : cut.RangeBegin(cut.half());
-      end_ = part == 0 ? cut.RangeBegin(cut.half()) : cut.column_blocks;
-      valid_ = tile_ < cut.tiles();
-    } else {
+    } else if constexpr (kMode == LinearMode::kChain) {
       first_unit_ = worker * cut.run + (worker < cut.longer_runs ? worker : cut.longer_runs);
       last_unit_ = first_unit_ + cut.run + (worker < cut.longer_runs ? 1 : 0);
       valid_ = last_unit_ > first_unit_;
       tile_ = (last_unit_ - 1) / cut.column_blocks;
       CutChainPiece();
+    } else {
+      tile_ = worker;
+      step_ = workers;
+      end_ = cut.column_blocks;
+      valid_ = tile_ < cut.tiles();
     }
   }
 
@@ -210,12 +199,15 @@ class LinearWalk {
   }
 
   constexpr void Next() {
-    if constexpr (kMode == LinearMode::kChain) {
+    if constexpr (kMode == LinearMode::kCluster) {
+      valid_ = false;
+    } else if constexpr (kMode == LinearMode::kChain) {
       valid_ = tile_ * cut_.column_blocks > first_unit_;
       --tile_;
       CutChainPiece();
     } else {
-      valid_ = false;
+      tile_ += step_;
+      valid_ = tile_ < cut_.tiles();
     }
   }
 
@@ -233,6 +225,7 @@ class LinearWalk {
   int32_t end_ = 0;
   int32_t first_unit_ = 0;
   int32_t last_unit_ = 0;
+  int32_t step_ = 1;
   bool valid_ = false;
 };
 
