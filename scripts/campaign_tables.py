@@ -52,11 +52,11 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 def engine_of(row: plotting.Row) -> str:
-    """As the campaign calls it: the kernel and the pages decide."""
-    kernel, page = row["decode_kernel"], row["page_size"]
+    """As the campaign calls it: the kernel and the pages decide, and limits that are not the experiment's."""
+    kernel, page, limits = row["decode_kernel"], row["page_size"], plotting.other_limits(row)
     if kernel == "rows":
-        return "fused" if page == "64" else "rows-256"
-    return kernel if kernel == "flash" else f"{kernel}-{page}"
+        return ("fused" if page == "64" else "rows-256") + limits
+    return (kernel if kernel == "flash" else f"{kernel}-{page}") + limits
 
 
 def json_entries(path: pathlib.Path, key: str) -> list[dict]:

@@ -35,7 +35,6 @@ def draw_served(axes, series: dict[str, list[plotting.Row]]) -> None:
               label="served = offered", zorder=1)
     axes.set(title="Requests served", xlabel="offered (requests/s)", ylabel="served (requests/s)",
              ylim=(0, fastest * 1.15), xlim=(0, None))
-    axes.legend(loc="lower right")
 
 
 def draw_wait(axes, series: dict[str, list[plotting.Row]]) -> None:
@@ -57,7 +56,10 @@ def main() -> None:
     figure, panels = plotting.new_figure([["left", "right"]])
     draw_served(panels["left"], series)
     draw_wait(panels["right"], series)
-    plotting.save(figure, options.out, plotting.caption(rows))
+    handles, labels = panels["left"].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper center", ncol=2)
+    lines = (len(labels) + 1) // 2
+    plotting.save(figure, options.out, plotting.caption(rows), legend=0.03 + 0.05 * lines)
 
 
 if __name__ == "__main__":

@@ -79,9 +79,17 @@ def group(rows: Iterable[Row], key: Callable[[Row], object]) -> dict:
     return groups
 
 
+def other_limits(row: Row) -> str:
+    """", 256 rows, chunks of 2048" where a run had more than the original's 32 rows and 512 tokens."""
+    rows, chunk = row.get("max_batch", ""), row.get("chunk_tokens", "")
+    if (not rows or int(rows) <= 32) and chunk in ("", "512"):
+        return ""
+    return f", {rows} rows, chunks of {chunk}"
+
+
 def engine_label(row: Row) -> str:
     """"flash: rows, pages of 256"; without the engine's name where the rows have none."""
-    label = f"{row['decode_kernel']}, pages of {row['page_size']}"
+    label = f"{row['decode_kernel']}, pages of {row['page_size']}{other_limits(row)}"
     return f"{row['engine']}: {label}" if "engine" in row else label
 
 
