@@ -48,7 +48,6 @@ Expected<Ticket> CudaRunner::Launch(const StepPlan& plan) {
 
 Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   flight.plan = &plan;
-  flight.has_logits = false;
   const StepBatch& batch = packed_.Pack(plan, [](int32_t) { return kLastToken; });
 
   DECANT_RETURN_IF_ERROR(flight.begin.Record(device_.stream()));
@@ -66,31 +65,46 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   };
   // By reference: a function object of its own would be allocated in every step.
   DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, std::cref(host_logits)));
-  const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
-  DECANT_RETURN_IF_ERROR(device_.status());
-  if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, logits, flight));
+  const TokenSource source = PlanDraws(plan, flight);
+  if (source == TokenSource::kHead) {
+    device_.HeadTokens(*weights_.head, packed_.logits_tokens(), slots_,
+                       flight.tokens.As<int32_t>());
+  } else {
+    const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
+    DECANT_RETURN_IF_ERROR(device_.status());
+    if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(source, logits, flight));
+  }
   flight.cost = ops_.Cost();
   flight.failures = FailuresOf(plan, packed_, ops_.TakeFaults());
   DECANT_RETURN_IF_ERROR(device_.status());
   return EndOf(plan.step).Record(device_.stream());
 }
 
-Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight) {
+CudaRunner::TokenSource CudaRunner::PlanDraws(const StepPlan& plan, Flight& flight) {
   draws_.Clear();
   slots_.clear();
-  flight.has_logits = observer_ != nullptr;
-  bool argmax = true;
+  bool greedy = true;
+  bool logprobs = false;
   for (const PlannedRow& row : plan.rows) {
     if (!row.samples) continue;
     AddDraw(row, draws_);
     slots_.push_back(row.row);
-    argmax = argmax && row.sampling.greedy() && !draws_.rows.back().changes_logits();
-    flight.has_logits = flight.has_logits || row.sampling.logprobs.has_value();
+    greedy = greedy && row.sampling.greedy() && !draws_.rows.back().changes_logits();
+    logprobs = logprobs || row.sampling.logprobs.has_value();
   }
+  flight.has_logits = !slots_.empty() && (observer_ != nullptr || logprobs);
+  if (!greedy) return TokenSource::kSampler;
+  // Who watches the operations wants to see the head's logits too.
+  const bool wants_logits = flight.has_logits || ops_.watched();
+  return !wants_logits && device_.finds_tokens_in_head() ? TokenSource::kHead
+                                                         : TokenSource::kArgmax;
+}
+
+Status CudaRunner::DrawTokens(TokenSource source, TensorView logits, Flight& flight) {
   const auto* values = reinterpret_cast<const float*>(logits.data);
   // The kernels write the tokens to the host's memory themselves: a copy would take longer.
   auto* const tokens = flight.tokens.As<int32_t>();
-  if (argmax) {
+  if (source == TokenSource::kArgmax) {
     LaunchArgmax(values, limits_.vocab, slots_, device_.last_tokens(), tokens,
                  device_.stream().get());
     DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));

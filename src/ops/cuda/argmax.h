@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/cuda/linear_finish.h"
+
 namespace decant {
 
 /// Greedy sampling: for each i, tokens_out[i] = the first largest of logits row i, which also goes
@@ -13,5 +15,10 @@ namespace decant {
 ///   logits: [slots.size(), vocab] fp32; slots: host memory
 void LaunchArgmax(const float* logits, int32_t vocab, std::span<const int32_t> slots,
                   int32_t* last_tokens, int32_t* tokens_out, cudaStream_t stream);
+
+/// The same tokens from what the head's LinearFinish::kArgmax leaves of the logits.
+///   parts: [slots.size(), ArgmaxParts(vocab)]
+void LaunchArgmaxOfParts(const ArgmaxPart* parts, int32_t vocab, std::span<const int32_t> slots,
+                         int32_t* last_tokens, int32_t* tokens_out, cudaStream_t stream);
 
 }  // namespace decant

@@ -556,6 +556,15 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
   return logits;
 }
 
+void CudaOps::HeadTokens(const LinearWeight& head, std::span<const int32_t> tokens,
+                         std::span<const int32_t> slots, int32_t* tokens_out) {
+  DECANT_CHECK(tokens.size() == slots.size() && static_cast<int32_t>(tokens.size()) <= max_samples_,
+               "largest logits of {} tokens for {} rows", tokens.size(), slots.size());
+  samples_ += static_cast<double>(tokens.size());
+  if (tokens.empty()) return;
+  Fused([&] { return fused_->HeadTokens(head, tokens, slots, last_tokens(), tokens_out); });
+}
+
 StepCost CudaOps::Cost() const {
   const double kv_bytes = 2.0 * shape_.kv_heads * shape_.head_dim * kElementBytes * shape_.layers;
   StepCost cost;

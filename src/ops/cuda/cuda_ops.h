@@ -98,6 +98,12 @@ class CudaOps : public Ops {
   void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
   TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head, TensorView residual,
                       std::span<const int32_t> tokens) override;
+  /// Whether HeadTokens is there: the linear layers are `invariant`.
+  bool finds_tokens_in_head() const { return fused_ != nullptr; }
+  /// NormHead and the first largest logit of each token, by LaunchArgmax's rules (argmax.h),
+  /// without writing any logits. Token i is that of the engine's row slots[i].
+  void HeadTokens(const LinearWeight& head, std::span<const int32_t> tokens,
+                  std::span<const int32_t> slots, int32_t* tokens_out);
   StepCost Cost() const override;
   double MeasureRate() override;
   double MeasureBandwidth() override;

@@ -113,6 +113,8 @@ LinearProblem ProblemOf(const PackedWeight& weight, int32_t tokens) {
 /// What does not depend on the kernel.
 LinearArguments ArgumentsOf(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
                             const ProductResult& result) {
+  DECANT_CHECK(result.finish != LinearFinish::kArgmax || weight.pair_distance == 0,
+               "the largest of outputs whose rows are in pairs {} apart", weight.pair_distance);
   LinearArguments arguments;
   arguments.weight = weight.buffer.data();
   arguments.tokens = tokens;
