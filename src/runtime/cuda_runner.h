@@ -46,7 +46,6 @@ class CudaRunner : public StepRunner {
   struct Flight {
     const StepPlan* plan = nullptr;
     CudaEvent begin;
-    PinnedBuffer tokens;      ///< [max_rows], of the rows that sample, in plan order
     PinnedBuffer logits;      ///< [max_samples, vocab], made when first needed
     bool has_logits = false;  ///< Of the rows that sample, whether they were downloaded.
     StepCost cost;
@@ -64,12 +63,18 @@ class CudaRunner : public StepRunner {
              LogitsObserver observer);
 
   CudaEvent& EndOf(uint64_t step) { return ends_[step % ends_.size()]; }
+  /// [max_rows], of the rows that sample, in plan order.
+  int32_t* TokensOf(const StepPlan& plan) { return device_.drawn_tokens(TurnOf(plan)); }
+  static int TurnOf(const StepPlan& plan) { return static_cast<int>(plan.step % 2); }
   Status Enqueue(const StepPlan& plan, Flight& flight);
+  /// Queues the layers, and where the head finds the tokens, that too.
+  TensorView QueueLayers(const StepPlan& plan, TokenSource source);
+  void QueueHeadTokens(const StepPlan& plan);
   /// Collects the draws of the plan's rows that sample, in plan order, and says whether their
   /// logits are to be downloaded.
   TokenSource PlanDraws(const StepPlan& plan, Flight& flight);
   /// Queues them; logits: of the rows that sample.
-  Status DrawTokens(TokenSource source, TensorView logits, Flight& flight);
+  Status DrawTokens(const StepPlan& plan, TokenSource source, TensorView logits, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
   /// The tokens of the rows that sampled, and the failures of those from whose logits none could be
   /// drawn.

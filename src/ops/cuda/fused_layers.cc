@@ -23,15 +23,14 @@ LinearFinish TunedFinish(FusedLayers::Use use) {
   }
 }
 
-/// Whether tokens are 0, 1, 2, ….
+}  // namespace
+
 bool AreFirst(std::span<const int32_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] != static_cast<int32_t>(i)) return false;
   }
   return true;
 }
-
-}  // namespace
 
 Expected<FusedLayers::FormMemory> FusedLayers::FormMemory::Allocate(size_t rounded_bytes,
                                                                     size_t squares_bytes,
@@ -179,6 +178,16 @@ Status FusedLayers::HeadTokens(const LinearWeight& weight, std::span<const int32
                              {.finish = LinearFinish::kArgmax, .output = parts_.data()}));
   LaunchArgmaxOfParts(parts_.As<ArgmaxPart>(), options_.shape.vocab, slots, last_tokens, tokens_out,
                       stream_.get());
+  return CudaStatus(cudaGetLastError(), "sampling");
+}
+
+Status FusedLayers::HeadFirstTokens(const LinearWeight& weight, int32_t tokens,
+                                    const StepArrays& step, int32_t* last_tokens,
+                                    int32_t* tokens_out, int32_t turn_stride) {
+  DECANT_RETURN_IF_ERROR(Run(weight, Normed(form_), tokens,
+                             {.finish = LinearFinish::kArgmax, .output = parts_.data()}));
+  LaunchArgmaxOfFirst(parts_.As<ArgmaxPart>(), options_.shape.vocab, tokens, step, last_tokens,
+                      tokens_out, turn_stride, stream_.get());
   return CudaStatus(cudaGetLastError(), "sampling");
 }
 

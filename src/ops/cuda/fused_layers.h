@@ -26,6 +26,9 @@ class CudaPackedWeight : public LinearWeight {
   const PackedWeight weight;
 };
 
+/// Whether tokens are 0, 1, 2, ….
+bool AreFirst(std::span<const int32_t> tokens);
+
 /// A decoder's layers by the invariant linear layers, each product with what is around it in one
 /// launch: norms are factors of tokens, their gains are in the weights, and whoever writes the
 /// residual also writes it as products read it. Calls queue work on the stream and do not wait,
@@ -72,6 +75,10 @@ class FusedLayers {
   /// Their first largest logits, by LaunchArgmax's rules, without writing any logits.
   Status HeadTokens(const LinearWeight& weight, std::span<const int32_t> listed,
                     std::span<const int32_t> slots, int32_t* last_tokens, int32_t* tokens_out);
+  /// Those of the step's first step.counts->draws.samples tokens, `tokens` at most, by
+  /// LaunchArgmaxOfFirst.
+  Status HeadFirstTokens(const LinearWeight& weight, int32_t tokens, const StepArrays& step,
+                         int32_t* last_tokens, int32_t* tokens_out, int32_t turn_stride);
 
  private:
   /// A form in memory of its own.
