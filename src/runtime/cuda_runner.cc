@@ -74,8 +74,9 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
 TensorView CudaRunner::QueueLayers(const StepPlan& plan, TokenSource source) {
   const bool graphs = limits_.graphs && !ops_.watched();
   const std::span<const int32_t> tokens = packed_.logits_tokens();
-  // A graph knows how many of a step's first tokens are sampled, but no others.
-  const bool in_graph = graphs && source == TokenSource::kHead && AreFirst(tokens);
+  // Where only some tokens are sampled, graphs would be of as many kinds more as there may be.
+  const bool all = static_cast<int32_t>(tokens.size()) == packed_.batch().tokens();
+  const bool in_graph = graphs && source == TokenSource::kHead && all && AreFirst(tokens);
   device_.UseGraphs(graphs, {.samples = in_graph ? static_cast<int32_t>(tokens.size()) : 0,
                              .turn = TurnOf(plan)});
   TensorView residual = Forward(ops_, weights_, packed_.batch());
