@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,6 +28,7 @@ struct CheckFlags {
   std::string device{};
   std::string results{};
   std::string traces = "tests/data/traces";
+  std::vector<std::string> kernels{};
   std::string out{};
 };
 
@@ -97,9 +99,26 @@ class Check {
   std::map<std::string, Group> groups_;  ///< By file and engine.
 };
 
+/// Leaves the runs of the kernels named, all where none is.
+Status KeepKernels(const std::vector<std::string>& names, std::vector<CampaignPoint>& points) {
+  if (names.empty()) return Status();
+  std::vector<SimulatedKernel> kernels;
+  for (const std::string& name : names) {
+    DECANT_ASSIGN_OR_RETURN(const SimulatedKernel kernel, FindSimulatedKernel(name));
+    kernels.push_back(kernel);
+  }
+  std::erase_if(points, [&](const CampaignPoint& point) {
+    return std::ranges::find(kernels, point.kernel) == kernels.end();
+  });
+  if (!points.empty()) return Status();
+  return Error(StatusCode::kNotFound, "--results has no run of --decode-kernel {}",
+               fmt::join(names, ","));
+}
+
 Status RunCheck(const CheckFlags& flags, std::span<const char* const> command) {
   DECANT_ASSIGN_OR_RETURN(const StepTimeParameters device, ReadDevice(flags.device));
-  DECANT_ASSIGN_OR_RETURN(const std::vector<CampaignPoint> points, ReadCampaign(flags.results));
+  DECANT_ASSIGN_OR_RETURN(std::vector<CampaignPoint> points, ReadCampaign(flags.results));
+  DECANT_RETURN_IF_ERROR(KeepKernels(flags.kernels, points));
   DECANT_ASSIGN_OR_RETURN(
       RowFiles files,
       RowFiles::Open(flags.out, "check",
@@ -147,12 +166,19 @@ Command AddSimulateCheckCommand(CLI::App& parent, std::span<const char* const> c
   app.add_option("--traces", flags->traces, "Folder with the traces that rows name")
       ->capture_default_str()
       ->type_name("DIR");
+  app.add_option(
+         "--decode-kernel", flags->kernels,
+         "Runs of these decode kernels only (default: all): a device file holds one engine's "
+         "linear layers")
+      ->delimiter(',')
+      ->type_name("NAME,...");
   app.add_option("--out", flags->out, "Folder for the raw rows: adds to check.csv and check.jsonl")
       ->type_name("DIR");
   app.footer(
       "The requests are those of the runs: same draws, same arrivals, same budgets.\n"
       "Example:\n"
-      "  decant simulate check --device-file data/devices/h200.json --results results/h200");
+      "  decant simulate check --device-file data/devices/h200.json --results results/h200 "
+      "\\\n    --decode-kernel rows,flash");
   return {.app = &app, .run = [flags, command] { return RunCheck(*flags, command); }};
 }
 

@@ -41,17 +41,21 @@ Expected<CampaignPoint> ReadPoint(const ResultTable& table, size_t row, const st
 /// One point for the runs of a batch.
 Status ReadClosed(const ResultTable& table, const std::string& source,
                   std::vector<CampaignPoint>& points) {
-  std::map<std::pair<std::string, int64_t>, std::pair<size_t, std::vector<double>>> batches;
+  using Batch = std::tuple<std::string, int64_t, int64_t, int64_t>;  // and its limits
+  std::map<Batch, std::pair<size_t, std::vector<double>>> batches;
   for (size_t row = 0; row < table.rows(); ++row) {
     DECANT_ASSIGN_OR_RETURN(const std::string workload, table.Text(row, "workload"));
     DECANT_ASSIGN_OR_RETURN(const int64_t size, table.Integer(row, "batch_size"));
+    DECANT_ASSIGN_OR_RETURN(const int64_t rows, table.Integer(row, "max_batch"));
+    DECANT_ASSIGN_OR_RETURN(const int64_t chunk, table.Integer(row, "chunk_tokens"));
     DECANT_ASSIGN_OR_RETURN(const double wall, table.Number(row, "wall_s"));
-    auto& batch = batches.try_emplace({workload, size}, row, std::vector<double>()).first->second;
+    auto& batch = batches.try_emplace({workload, size, rows, chunk}, row, std::vector<double>())
+                      .first->second;
     batch.second.push_back(wall);
   }
   for (const auto& [name, batch] : batches) {
     DECANT_ASSIGN_OR_RETURN(CampaignPoint point, ReadPoint(table, batch.first, source));
-    point.requests = Narrow<int32_t>(name.second);
+    point.requests = Narrow<int32_t>(std::get<1>(name));
     point.measured = Median(batch.second);
     points.push_back(std::move(point));
   }

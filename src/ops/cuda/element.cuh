@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/cuda/step_arrays.h"
+
 namespace decant {
 
 /// Conversions of the two element types, eight at a time where they lie in 16 bytes.
@@ -61,6 +63,16 @@ __device__ inline float WarpSum(float value) {
     value += __shfl_xor_sync(0xffffffffU, value, offset);
   }
   return value;
+}
+
+/// Calls body(T{}) with the element type of `type`.
+template <typename Body>
+void WithType(CudaType type, Body&& body) {
+  if (type == CudaType::kF16) {
+    body(__half{});
+  } else {
+    body(__nv_bfloat16{});
+  }
 }
 
 }  // namespace decant

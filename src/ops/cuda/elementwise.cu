@@ -10,16 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Calls body(T{}) with the element type of `type`.
-template <typename Body>
-void WithType(CudaType type, Body&& body) {
-  if (type == CudaType::kF16) {
-    body(__half{});
-  } else {
-    body(__nv_bfloat16{});
-  }
-}
-
 template <typename T>
 __global__ void EmbedKernel(const T* table, int32_t hidden, StepArrays step,
                             const int32_t* last_tokens, float* residual) {

@@ -66,16 +66,6 @@ class Memory {
   size_t size_ = 0;
 };
 
-/// Calls body with a value of the C++ type that `type` stands for.
-template <typename Body>
-void WithType(CudaType type, Body&& body) {
-  if (type == CudaType::kF16) {
-    body(__half{});
-  } else {
-    body(__nv_bfloat16{});
-  }
-}
-
 /// Uniform in [-range, range), by index: the same values whatever they are written for.
 template <typename T>
 __global__ void FillUniform(T* values, size_t count, float range, uint64_t seed) {

@@ -9,16 +9,6 @@ namespace {
 
 constexpr int kThreads = 192;
 
-/// Calls body(T{}) with the element type of `type`.
-template <typename Body>
-void WithType(CudaType type, Body&& body) {
-  if (type == CudaType::kF16) {
-    body(__half{});
-  } else {
-    body(__nv_bfloat16{});
-  }
-}
-
 template <typename T>
 struct FormOf {
   T* rounded = nullptr;
