@@ -153,15 +153,16 @@ __device__ inline void FindWeights(const LinearArguments& args, int first_row, i
                                    WeightPiece (&pieces)[kWeightPieces<Traits>]) {
   constexpr int kRowBytes = kLinearBlock * 2;
   constexpr bool kWholeBlocks = Traits::kRows % kLinearBlock == 0;
+  const int first_block = static_cast<int>(static_cast<unsigned>(first_row) / kLinearBlock);
   const int last_block = (args.rows - 1) / kLinearBlock;
   int done = 0;
 #pragma unroll
   for (int i = 0; i < kWeightPieces<Traits>; ++i) {
-    const int row = first_row + done;
-    const int in_block = kWholeBlocks ? 0 : row % kLinearBlock;
-    const int rows = min(Traits::kRows - done, kLinearBlock - in_block);  // the last may have none
+    // Only the first piece may begin within a block; the last may have no rows.
+    const int in_block = kWholeBlocks || i > 0 ? 0 : first_row % kLinearBlock;
+    const int rows = min(Traits::kRows - done, kLinearBlock - in_block);
     // A row block past the weight's end is the last one once more; nobody reads its sums.
-    const int64_t block = min(row / kLinearBlock, last_block);
+    const int64_t block = min(first_block + i, last_block);
     pieces[i].source = static_cast<const char*>(args.weight) +
                        (block * args.cut.column_blocks + column_block) * kLinearBlockBytes +
                        in_block * kRowBytes;

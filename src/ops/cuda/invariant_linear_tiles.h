@@ -33,7 +33,7 @@ enum class LinearMode : uint8_t {
   kSequential,
   /// For one range and few tokens: the tokens are the rows of the matrix product and the weight's
   /// rows its columns, of which a tile may have any multiple of 8, so that the tiles come to one
-  /// for each multiprocessor. One block a tile; none is cut.
+  /// for each multiprocessor. One block a tile, which has all tokens; none is cut.
   kTokenRows,
 };
 
@@ -219,9 +219,11 @@ class LinearWalk {
   // memory once: in a chain workers have runs of tiles, so row tiles go fastest; else tiles side by
   // side are at work together.
   constexpr int32_t row_tile() const {
+    if constexpr (kMode == LinearMode::kTokenRows) return tile_;  // one token tile; no division
     return kMode == LinearMode::kChain ? tile_ % cut_.row_tiles : tile_ / cut_.token_tiles;
   }
   constexpr int32_t token_tile() const {
+    if constexpr (kMode == LinearMode::kTokenRows) return 0;
     return kMode == LinearMode::kChain ? tile_ / cut_.row_tiles : tile_ % cut_.token_tiles;
   }
 

@@ -114,11 +114,10 @@ class TokenRowsFinisher {
 #pragma unroll
       for (int i = 0; i < kTurnedChunks && first + i < kChunks; ++i) {
         const float* from = sums + (first + i) * 4;
-        const int row = i * 8 + lane_ % 4 * 2;
-        *reinterpret_cast<float2*>(turned_ + TokenRowsPlace(lane_ / 4, row)) =
-            make_float2(from[0], from[1]);
-        *reinterpret_cast<float2*>(turned_ + TokenRowsPlace(lane_ / 4 + 8, row)) =
-            make_float2(from[2], from[3]);
+        auto* const pairs = reinterpret_cast<float2*>(turned_);
+        const int place = TokenRowsPlace(lane_ / 4, i * 8 + lane_ % 4 * 2) / 2;
+        pairs[place] = make_float2(from[0], from[1]);
+        pairs[place + 8 * kTurnedRows / 2] = make_float2(from[2], from[3]);
       }
     }
   }
