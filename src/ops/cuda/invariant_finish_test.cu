@@ -155,16 +155,18 @@ TEST_P(InvariantFinishTest, EveryTileGivesTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Create(LinearKernels::kBest));
   if (linear_->kernels() != LinearKernels::kBest) GTEST_SKIP() << "no kernels for this device";
   ASSERT_NO_FATAL_FAILURE(ComputeAlone());
-  for (const int32_t tokens : {5, 61, 300}) {
-    if (Small() && tokens > 5) continue;
+  for (const int32_t tokens : {5, 12, 29, 61, 100, 300}) {
+    if (Small() && tokens > 29) continue;
     for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
       const LinearRoom room = (tokens + tile) % 2 == 0 ? LinearRoom::kWhole : LinearRoom::kHalf;
-      const auto plan = PlanLinearWith(tile, room,
-                                       {.rows = c.rows(),
-                                        .cols = c.cols(),
-                                        .splits = LinearSplits(c.rows(), c.cols()),
-                                        .tokens = tokens},
-                                       linear_->device());
+      const auto plan =
+          PlanLinearWith(tile, room,
+                         {.rows = c.rows(),
+                          .cols = c.cols(),
+                          .splits = LinearSplits(c.rows(), c.cols()),
+                          .tokens = tokens,
+                          .token_rows = TokenRowsSuit(c.finish, c.rows(), c.pair_distance())},
+                         linear_->device());
       if (!plan) continue;
       const std::vector<int32_t> sources = DrawSources(tokens);
       ASSERT_NO_FATAL_FAILURE(MakeBatch(sources));

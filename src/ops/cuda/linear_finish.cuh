@@ -145,6 +145,13 @@ __device__ inline float Reciprocal(float x) {
   return value;
 }
 
+/// SiLU(gate * scale) * up * scale.
+__device__ inline float SiluMul(float gate, float up, float scale) {
+  gate = __fmul_rn(gate, scale);
+  const float silu = __fmul_rn(gate, Reciprocal(__fadd_rn(1, Exp2(__fmul_rn(gate, -kLog2E)))));
+  return __fmul_rn(silu, __fmul_rn(up, scale));
+}
+
 /// Where a dim of a head lies in a slot: in the tiled layout its piece of 8 dims depends on the
 /// slot.
 struct HeadDim {
@@ -358,12 +365,8 @@ class LinearFinisher {
   }
 
   __device__ void WriteSiluMul(int local, float4 sums, float scale) const {
-    const auto value = [&](float gate, float up) {
-      gate = __fmul_rn(gate, scale);
-      const float silu = __fmul_rn(gate, Reciprocal(__fadd_rn(1, Exp2(__fmul_rn(gate, -kLog2E)))));
-      return __fmul_rn(silu, __fmul_rn(up, scale));
-    };
-    const Pair values = Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
+    const Pair values =
+        Element<T>::FromFloat2(SiluMul(sums.x, sums.z, scale), SiluMul(sums.y, sums.w, scale));
     if (Here(local)) *reinterpret_cast<Pair*>(elements_ + local * (args_.rows / 2)) = values;
   }
 

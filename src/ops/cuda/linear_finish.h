@@ -101,4 +101,19 @@ constexpr int32_t TurnedPlace(int32_t token, int32_t row) {
   return line * 16 + piece * 4 + row % 4;
 }
 
+/// The same where the sums have tokens as rows (LinearMode::kTokenRows): a warp turns kTurnedRows
+/// rows of 16 tokens, from neighbouring rows of two tokens to 16 rows of one token.
+inline constexpr int32_t kTurnedRows = 32;
+constexpr int32_t TokenRowsPlace(int32_t token, int32_t row) {
+  const int32_t swizzle = (token & 2) << 1 | (token & 1) << 1 | (token >> 1 & 1);
+  return token * kTurnedRows + (row / 4 ^ swizzle) * 4 + row % 4;
+}
+
+/// Whether sums that have tokens as rows can be finished so, of a weight of `rows` rows.
+constexpr bool TokenRowsSuit(LinearFinish finish, int32_t rows, int32_t pair_distance) {
+  if (rows % 8 != 0) return false;
+  if (finish == LinearFinish::kFloat) return pair_distance == 0;
+  return finish == LinearFinish::kSiluMul && pair_distance * 2 == rows;
+}
+
 }  // namespace decant
