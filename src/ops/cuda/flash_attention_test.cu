@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <ostream>
 #include <string>
@@ -18,6 +17,7 @@
 #include "base/random.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/flash_attention.h"
+#include "ops/cuda/testing/device_array.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -215,12 +215,7 @@ std::vector<double> LargestErrors(const Case& c, const std::vector<T>& values,
   return largest;
 }
 
-void Require(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
-
-struct CudaFree {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-using DeviceMemory = std::unique_ptr<void, CudaFree>;
+using DeviceMemory = DeviceArray<void>;
 
 DeviceMemory Allocate(size_t bytes) {
   void* memory = nullptr;

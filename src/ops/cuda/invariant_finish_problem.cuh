@@ -19,6 +19,7 @@
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear_shapes.h"
 #include "ops/cuda/residual_form.h"
+#include "ops/cuda/testing/device_array.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -88,32 +89,13 @@ inline float Decode(CudaType type, uint16_t bits) {
   return type == CudaType::kF16 ? ToFloat(F16{bits}) : ToFloat(Bf16{bits});
 }
 
-inline void Require(cudaError_t error) {
-  ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
-}
-
-struct CudaFree {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-template <typename T>
-using DeviceArray = std::unique_ptr<T, CudaFree>;
-
 template <typename T>
 DeviceArray<T> Allocate(int64_t count) {
-  void* memory = nullptr;
-  Require(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T) + kGuardBytes));
-  return DeviceArray<T>(static_cast<T*>(memory));
+  return AllocateArray<T>(count, kGuardBytes);
 }
 template <typename T>
 void Send(const std::vector<T>& values, T* memory) {
   Require(CopyToDevice(memory, values.data(), values.size() * sizeof(T)));
-}
-template <typename T>
-std::vector<T> Fetch(const T* memory, int64_t count) {
-  std::vector<T> values(static_cast<size_t>(count));
-  Require(cudaDeviceSynchronize());
-  Require(cudaMemcpy(values.data(), memory, values.size() * sizeof(T), cudaMemcpyDeviceToHost));
-  return values;
 }
 
 /// Everything that a finish writes of one token: fp32 values, then elements.
@@ -301,7 +283,7 @@ class FinishFixture : public testing::TestWithParam<Case> {
     int64_t count = 0;
     for (const auto& [memory, bytes] : Written(tokens)) {
       const auto words =
-          Fetch(static_cast<const uint16_t*>(memory), static_cast<int64_t>(bytes) / 2);
+          Download(static_cast<const uint16_t*>(memory), static_cast<int64_t>(bytes) / 2);
       count += std::ranges::count_if(words, [](uint16_t word) { return word != 0xffff; });
     }
     return count;
@@ -312,7 +294,7 @@ class FinishFixture : public testing::TestWithParam<Case> {
     const Case& c = GetParam();
     std::vector<Output> outputs(tokens);
     const auto split = [&](const auto* memory, int32_t width, auto Output::*part) {
-      const auto all = Fetch(memory, int64_t{tokens} * width);
+      const auto all = Download(memory, int64_t{tokens} * width);
       for (int32_t i = 0; i < tokens; ++i) {
         auto& to = outputs[i].*part;
         to.insert(to.end(), all.begin() + int64_t{i} * width, all.begin() + int64_t{i + 1} * width);
@@ -345,8 +327,9 @@ class FinishFixture : public testing::TestWithParam<Case> {
   void CollectCache(std::vector<Output>& outputs) const {
     const Case& c = GetParam();
     const CachePages cache = Result().qkv.cache;
-    const auto pages = Fetch(cache_.get(), static_cast<int64_t>(outputs.size()) * PageElements());
-    const auto positions = Fetch(positions_.get(), static_cast<int64_t>(outputs.size()));
+    const auto pages =
+        Download(cache_.get(), static_cast<int64_t>(outputs.size()) * PageElements());
+    const auto positions = Download(positions_.get(), static_cast<int64_t>(outputs.size()));
     const int64_t v = static_cast<uint16_t*>(cache.v) - static_cast<uint16_t*>(cache.k);
     for (size_t i = 0; i < outputs.size(); ++i) {
       for (const int64_t part : {int64_t{0}, v}) {

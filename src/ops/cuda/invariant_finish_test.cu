@@ -102,7 +102,7 @@ void InvariantFinishTest::ExpectRight() {
   ASSERT_NO_FATAL_FAILURE(MakeBatch(sources));
   const Status status = linear_->Run(weight_, Input(), kSources, {.output = output_.get()});
   ASSERT_TRUE(status.ok()) << status.message();
-  const std::vector<float> sums = Fetch(output_.get(), int64_t{kSources} * c.rows());
+  const std::vector<float> sums = Download(output_.get(), int64_t{kSources} * c.rows());
   CheckSums(sums);
   // One rounding of what fp32 gives; sums of other terms may cancel in what they add up to.
   const double relative = (c.type == CudaType::kF16 ? 0x1p-11 : 0x1p-8) * 1.01;

@@ -21,6 +21,7 @@
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear_shapes.h"
+#include "ops/cuda/testing/device_array.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -94,29 +95,6 @@ __global__ void CountDifferences(const uint32_t* output, const uint32_t* expecte
   }
 }
 
-void Require(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
-
-struct CudaFree {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-template <typename T>
-using DeviceArray = std::unique_ptr<T, CudaFree>;
-
-template <typename T>
-DeviceArray<T> Allocate(int64_t count) {
-  void* memory = nullptr;
-  Require(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T)));
-  return DeviceArray<T>(static_cast<T*>(memory));
-}
-
-template <typename T>
-std::vector<T> Download(const T* memory, int64_t count) {
-  std::vector<T> values(static_cast<size_t>(count));
-  Require(cudaDeviceSynchronize());
-  Require(cudaMemcpy(values.data(), memory, values.size() * sizeof(T), cudaMemcpyDeviceToHost));
-  return values;
-}
-
 class InvariantLinearTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -129,13 +107,13 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
     stream_ = std::move(stream).value();
     const Case& c = GetParam();
     most_tokens_ = static_cast<int32_t>(std::min<int64_t>(2048, kMostOutputs / c.rows));
-    source_ = Allocate<uint16_t>(int64_t{c.rows} * c.cols);
-    inputs_ = Allocate<uint16_t>(int64_t{kRows} * c.cols);
-    batch_ = Allocate<uint16_t>(int64_t{most_tokens_ + 1} * c.cols);
-    batch_rows_ = Allocate<int32_t>(most_tokens_ + 1);
-    output_ = Allocate<float>(int64_t{most_tokens_} * c.rows + kGuardBytes / sizeof(float));
-    alone_ = Allocate<float>(int64_t{kRows} * c.rows);
-    difference_ = Allocate<Difference>(1);
+    source_ = AllocateArray<uint16_t>(int64_t{c.rows} * c.cols);
+    inputs_ = AllocateArray<uint16_t>(int64_t{kRows} * c.cols);
+    batch_ = AllocateArray<uint16_t>(int64_t{most_tokens_ + 1} * c.cols);
+    batch_rows_ = AllocateArray<int32_t>(most_tokens_ + 1);
+    output_ = AllocateArray<float>(int64_t{most_tokens_} * c.rows + kGuardBytes / sizeof(float));
+    alone_ = AllocateArray<float>(int64_t{kRows} * c.rows);
+    difference_ = AllocateArray<Difference>(1);
     Fill(kWeightSeed, int64_t{c.rows} * c.cols, source_.get());
     Fill(kInputSeed, int64_t{kRows} * c.cols, inputs_.get());
   }
@@ -328,7 +306,7 @@ TEST_P(InvariantLinearTest, MeasuringChangesNoBits) {
       {.weights = {&weight_}, .finish = LinearFinish::kFloat, .max_tokens = most_tokens_}};
   const auto sizes = InvariantLinear::TuneRoom::For(cases);
   const DeviceArray<float> squares =
-      Allocate<float>(static_cast<int64_t>(sizes.squares / sizeof(float)));
+      AllocateArray<float>(static_cast<int64_t>(sizes.squares / sizeof(float)));
   ASSERT_LE(sizes.output, OutputBytes());
   const Status status = linear_->Tune(
       cases, {.input = batch_.get(), .output = output_.get(), .form = {.squares = squares.get()}});

@@ -65,20 +65,18 @@ struct LinearTile {
   constexpr int32_t copy_tokens() const { return product_tokens() / multicast; }
   /// fp32 sums of one thread.
   constexpr int32_t sums() const { return blocks * sum_columns() / 2; }
+  /// Those of a range, and where its ranges come one after another, of the ranges before it.
+  constexpr int32_t kept_sums() const { return sums() * (mode == LinearMode::kSequential ? 2 : 1); }
   /// Whether registers must move from the warps that copy to those that multiply.
   constexpr bool moves_registers() const {
-    const int32_t kept = sums() * (mode == LinearMode::kSequential ? 2 : 1);
-    return groups == 2 && kept > (mode == LinearMode::kChain ? 120 : 136);
+    return groups == 2 && kept_sums() > (mode == LinearMode::kChain ? 120 : 136);
   }
   constexpr int32_t threads() const {
     return groups * kLinearGroupThreads + (moves_registers() ? kLinearGroupThreads : 64);
   }
   /// Whether the registers of two blocks fit on a multiprocessor, by an estimate of what a thread
   /// needs.
-  constexpr bool two_fit() const {
-    const int32_t registers = sums() * (mode == LinearMode::kSequential ? 2 : 1) + 40;
-    return threads() * registers <= 32 * 1024;
-  }
+  constexpr bool two_fit() const { return threads() * (kept_sums() + 40) <= 32 * 1024; }
   constexpr bool operator==(const LinearTile&) const = default;
 };
 

@@ -12,7 +12,6 @@
 #include <iostream>
 #include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <ostream>
 #include <string>
@@ -25,6 +24,7 @@
 #include "ops/cuda/cache_layout.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/split_attention.h"
+#include "ops/cuda/testing/device_array.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -166,12 +166,7 @@ References Attend(const Rows& rows) {
   return result;
 }
 
-void Require(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
-
-struct CudaFree {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-using DeviceMemory = std::unique_ptr<void, CudaFree>;
+using DeviceMemory = DeviceArray<void>;
 
 template <typename T>
 DeviceMemory Upload(const std::vector<T>& values) {
