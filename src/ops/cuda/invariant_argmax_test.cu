@@ -127,13 +127,13 @@ class InvariantArgmaxTest : public testing::TestWithParam<ArgmaxCase> {
     Require(FillDevice(last_.get(), 0xff, tokens * sizeof(int32_t)));
     launch(Slots(tokens));
     Require(cudaGetLastError());
-    return {.out = Fetch(out_.get(), tokens), .last = Fetch(last_.get(), tokens)};
+    return {.out = Download(out_.get(), tokens), .last = Download(last_.get(), tokens)};
   }
 
   /// The same by plain loops over the logits.
   Drawn DrawnByLoops(int32_t tokens) {
     const int32_t rows = GetParam().rows;
-    const std::vector<float> all = Fetch(logits_.get(), int64_t{tokens} * rows);
+    const std::vector<float> all = Download(logits_.get(), int64_t{tokens} * rows);
     Drawn drawn{.out = std::vector<int32_t>(tokens), .last = std::vector<int32_t>(tokens)};
     for (int32_t i = 0; i < tokens; ++i) {
       float largest = -kInf;
@@ -176,8 +176,8 @@ class InvariantArgmaxTest : public testing::TestWithParam<ArgmaxCase> {
       ASSERT_EQ(in_head.out[i], expected.out[i]) << what << ", token " << i << " of " << tokens;
       ASSERT_EQ(in_head.last[i], expected.last[i]) << what << ", slot " << i << " of " << tokens;
     }
-    const auto behind = Fetch(reinterpret_cast<const uint8_t*>(parts_.get() + PartsOf(tokens)),
-                              static_cast<int64_t>(kGuardBytes));
+    const auto behind = Download(reinterpret_cast<const uint8_t*>(parts_.get() + PartsOf(tokens)),
+                                 static_cast<int64_t>(kGuardBytes));
     EXPECT_EQ(std::ranges::count(behind, 0xff), static_cast<int64_t>(behind.size()))
         << what << ": written outside";
   }
