@@ -42,7 +42,7 @@ class PackingRunner : public StepRunner {
   Expected<Ticket> Launch(const StepPlan& plan) override {
     plans_[plan.step % plans_.size()] = &plan;
     const StepBatch& batch = packed_.Pack(plan, [](int32_t) { return kLastToken; });
-    packer_.Pack(batch, &planner_, StepShape::kRounded, host_, device_.data());
+    packer_.Pack(batch, &planner_, StepShape::kRounded, {}, host_, device_.data());
     draws_.Clear();
     for (const PlannedRow& row : plan.rows) {
       if (row.samples) AddDraw(row, draws_);

@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "cache/page_pool.h"
+#include "model/forward.h"
 #include "model/testing/tiny_model.h"
 #include "ops/check_finite_ops.h"
 #include "runtime/cuda_runner.h"
@@ -24,6 +25,7 @@ namespace decant {
 namespace {
 
 constexpr int32_t kRows = 24;
+constexpr int32_t kSamples = 32;
 constexpr int32_t kChunkTokens = 2048;
 constexpr int32_t kPages = 1600;
 constexpr int32_t kPageSize = 16;
@@ -34,6 +36,13 @@ enum class Launches {
   kGraphs,
   kKernels,
   kWatched,  ///< One by one, each result looked at, as with --check-finite.
+  kTokens,   ///< As graphs, and nobody looks at logits.
+};
+
+/// What requests ask for.
+enum class Requests {
+  kMixed,   ///< Greedy, sampled and with penalties.
+  kGreedy,  ///< The first largest logit, no more.
 };
 
 struct Setting {
@@ -78,7 +87,7 @@ class LoadedModel {
                                 .threads = 2,
                                 .max_tokens = kChunkTokens + kRows,
                                 .max_rows = kRows,
-                                .max_samples = 32,
+                                .max_samples = kSamples,
                                 .max_model_len = setting.model.max_positions});
     DECANT_CHECK(ops.ok(), "{}", ops.status().ToString());
     device_ = ops->get();
@@ -102,8 +111,9 @@ class LoadedModel {
 /// A scheduler and a runner of one model, step by step, with one step in flight as in an engine.
 class Serving {
  public:
-  Serving(LoadedModel& model, Launches launches)
+  Serving(LoadedModel& model, Launches launches, Requests requests)
       : device_(model.device()),
+        requests_(requests),
         pool_(kPages, kPageSize),
         scheduler_({.max_batch = kRows,
                     .chunk_tokens = kChunkTokens,
@@ -116,13 +126,16 @@ class Serving {
       for (const int32_t page : pages) device_.PoisonPage(page);
     });
     Ops& ops = launches == Launches::kWatched ? model.watched() : device_;
-    runner_ = CudaRunner::Create(
-                  ops, device_, model.weights(),
-                  {.max_rows = kRows,
-                   .max_samples = 32,
-                   .vocab = model.shape().vocab,
-                   .graphs = launches != Launches::kKernels},
-                  [this](const StepPlan& plan, TensorView logits) { Observe(plan, logits); })
+    LogitsObserver observer;
+    if (launches != Launches::kTokens) {
+      observer = [this](const StepPlan& plan, TensorView logits) { Observe(plan, logits); };
+    }
+    runner_ = CudaRunner::Create(ops, device_, model.weights(),
+                                 {.max_rows = kRows,
+                                  .max_samples = kSamples,
+                                  .vocab = model.shape().vocab,
+                                  .graphs = launches != Launches::kKernels},
+                                 std::move(observer))
                   .value();
   }
 
@@ -131,8 +144,9 @@ class Serving {
     for (int32_t i = 0; i < prompt_len; ++i) {
       request.prompt.push_back(static_cast<Token>(CounterRng(id).Below(i, 250)));
     }
-    if (id % 3 == 0) request.sampling = {.temperature = 0.8F, .top_k = 20, .seed = id};
-    if (id % 5 == 0) request.sampling.repetition_penalty = 1.2F;
+    const bool mixed = requests_ == Requests::kMixed;
+    if (mixed && id % 3 == 0) request.sampling = {.temperature = 0.8F, .top_k = 20, .seed = id};
+    if (mixed && id % 5 == 0) request.sampling.repetition_penalty = 1.2F;
     const Status status = scheduler_.Submit(std::move(request));
     DECANT_CHECK(status.ok(), "{}", status.ToString());
   }
@@ -173,6 +187,7 @@ class Serving {
   }
 
   CudaOps& device_;
+  const Requests requests_;
   PagePool pool_;
   Scheduler scheduler_;
   std::unique_ptr<CudaRunner> runner_;
@@ -183,8 +198,9 @@ class Serving {
 
 /// Steps of every mix: a chunk of one token, one of 2,048, rows only, then hundreds in which
 /// requests of all lengths come, end and are cancelled.
-std::vector<Outcome> ServeEverything(LoadedModel& model, Launches launches) {
-  Serving serving(model, launches);
+std::vector<Outcome> ServeEverything(LoadedModel& model, Launches launches,
+                                     Requests requests = Requests::kMixed) {
+  Serving serving(model, launches, requests);
   RequestId id = 0;
   for (int repeat = 0; repeat < 3; ++repeat) {
     serving.Submit(++id, 1, 3);
@@ -221,6 +237,35 @@ void ExpectSame(const std::vector<Outcome>& steps, const std::vector<Outcome>& w
   }
 }
 
+void ExpectSameTokens(const std::vector<Outcome>& steps, const std::vector<Outcome>& watched,
+                      const std::string& what) {
+  ASSERT_EQ(steps.size(), watched.size()) << what;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ASSERT_TRUE(steps[i].finite) << what << ", step " << i;
+    ASSERT_EQ(steps[i].tokens, watched[i].tokens) << what << ", step " << i;
+  }
+}
+
+/// Memory that the device writes logits to.
+class LogitsMemory {
+ public:
+  explicit LogitsMemory(LoadedModel& model)
+      : data_(Logits(model.device(), model.weights(), model.device().residual(), {}).data),
+        bytes_(size_t{kSamples} * model.shape().vocab * sizeof(float)) {}
+
+  void Poison() const { DECANT_CHECK(FillDevice(data_, 0xff, bytes_) == cudaSuccess, "poison"); }
+  bool Poisoned() const {
+    std::vector<uint8_t> bytes(bytes_);
+    DECANT_CHECK(cudaMemcpy(bytes.data(), data_, bytes_, cudaMemcpyDeviceToHost) == cudaSuccess,
+                 "downloading logits");
+    return std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0xff; });
+  }
+
+ private:
+  std::byte* data_;
+  size_t bytes_;
+};
+
 class CudaGraphsTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(CudaGraphsTest, ChangeNoBitOfAnyStep) {
@@ -244,6 +289,25 @@ TEST_P(CudaGraphsTest, ChangeNoBitOfAnyStep) {
   EXPECT_GT(pure_decode, 100);
   EXPECT_GT(loaded, 50);
   EXPECT_GT(prompts_only, 3);
+}
+
+/// The head alone finds the tokens of greedy steps; with cuBLASLt, and in steps where a request
+/// wants more, logits are written as ever.
+TEST_P(CudaGraphsTest, TokensAreTheSameWithoutLogits) {
+  if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
+  LoadedModel model(GetParam());
+  const LogitsMemory logits(model);
+  for (const Requests requests : {Requests::kGreedy, Requests::kMixed}) {
+    const std::vector<Outcome> watched = ServeEverything(model, Launches::kWatched, requests);
+    logits.Poison();
+    const std::vector<Outcome> tokens = ServeEverything(model, Launches::kTokens, requests);
+    const bool in_head =
+        requests == Requests::kGreedy && GetParam().linear == LinearLayers::kInvariant;
+    EXPECT_EQ(logits.Poisoned(), in_head);
+    EXPECT_GE(model.device().graphs(), 5);
+    ASSERT_NO_FATAL_FAILURE(ExpectSameTokens(
+        tokens, watched, requests == Requests::kGreedy ? "greedy requests" : "all requests"));
+  }
 }
 
 std::vector<Setting> Settings() {

@@ -28,10 +28,8 @@ Expected<std::unique_ptr<CudaRunner>> CudaRunner::Create(Ops& ops, CudaOps& devi
                                                          LogitsObserver observer) {
   std::unique_ptr<CudaRunner> runner(
       new CudaRunner(ops, device, weights, limits, std::move(observer)));
-  const size_t bytes = static_cast<size_t>(limits.max_rows) * sizeof(int32_t);
   for (Flight& flight : runner->flights_) {
     DECANT_ASSIGN_OR_RETURN(flight.begin, CudaEvent::Create());
-    DECANT_ASSIGN_OR_RETURN(flight.tokens, PinnedBuffer::Allocate(bytes, "sampled tokens"));
   }
   for (CudaEvent& end : runner->ends_) {
     DECANT_ASSIGN_OR_RETURN(end, CudaEvent::Create());
@@ -48,15 +46,11 @@ Expected<Ticket> CudaRunner::Launch(const StepPlan& plan) {
 
 Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   flight.plan = &plan;
-  flight.has_logits = false;
-  const StepBatch& batch = packed_.Pack(plan, [](int32_t) { return kLastToken; });
+  packed_.Pack(plan, [](int32_t) { return kLastToken; });
+  const TokenSource source = PlanDraws(plan, flight);
 
   DECANT_RETURN_IF_ERROR(flight.begin.Record(device_.stream()));
-  device_.UseGraphs(limits_.graphs && !ops_.watched());
-  TensorView residual = Forward(ops_, weights_, batch);
-  const bool queued = device_.FinishLayers();
-  device_.UseGraphs(false);  // for whoever calls next
-  if (!queued) residual = Forward(ops_, weights_, batch);
+  const TensorView residual = QueueLayers(plan, source);
   const auto host_logits = [&](std::span<const int32_t> tokens) -> Expected<TensorView> {
     TensorView view = Logits(ops_, weights_, residual, tokens);
     DECANT_RETURN_IF_ERROR(DownloadLogits(view, flight));
@@ -66,31 +60,64 @@ Status CudaRunner::Enqueue(const StepPlan& plan, Flight& flight) {
   };
   // By reference: a function object of its own would be allocated in every step.
   DECANT_RETURN_IF_ERROR(sampling_.ReportPrompts(plan, packed_, ops_, std::cref(host_logits)));
-  const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
-  DECANT_RETURN_IF_ERROR(device_.status());
-  if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, logits, flight));
+  if (source != TokenSource::kHead) {
+    const TensorView logits = Logits(ops_, weights_, residual, packed_.logits_tokens());
+    DECANT_RETURN_IF_ERROR(device_.status());
+    if (logits.rows > 0) DECANT_RETURN_IF_ERROR(DrawTokens(plan, source, logits, flight));
+  }
   flight.cost = ops_.Cost();
   flight.failures = FailuresOf(plan, packed_, ops_.TakeFaults());
   DECANT_RETURN_IF_ERROR(device_.status());
   return EndOf(plan.step).Record(device_.stream());
 }
 
-Status CudaRunner::DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight) {
+TensorView CudaRunner::QueueLayers(const StepPlan& plan, TokenSource source) {
+  const bool graphs = limits_.graphs && !ops_.watched();
+  const std::span<const int32_t> tokens = packed_.logits_tokens();
+  // Where only some tokens are sampled, graphs would be of as many kinds more as there may be.
+  const bool all = static_cast<int32_t>(tokens.size()) == packed_.batch().tokens();
+  const bool in_graph = graphs && source == TokenSource::kHead && all && AreFirst(tokens);
+  device_.UseGraphs(graphs, {.samples = in_graph ? static_cast<int32_t>(tokens.size()) : 0,
+                             .turn = TurnOf(plan)});
+  TensorView residual = Forward(ops_, weights_, packed_.batch());
+  if (in_graph) QueueHeadTokens(plan);
+  const bool queued = device_.FinishLayers();
+  device_.UseGraphs(false);  // for whoever calls next
+  if (!queued) residual = Forward(ops_, weights_, packed_.batch());
+  if (source == TokenSource::kHead && !(in_graph && queued)) QueueHeadTokens(plan);
+  return residual;
+}
+
+void CudaRunner::QueueHeadTokens(const StepPlan& plan) {
+  device_.HeadTokens(*weights_.head, packed_.logits_tokens(), slots_, TurnOf(plan));
+}
+
+CudaRunner::TokenSource CudaRunner::PlanDraws(const StepPlan& plan, Flight& flight) {
   draws_.Clear();
   slots_.clear();
-  flight.has_logits = observer_ != nullptr;
-  bool argmax = true;
+  bool greedy = true;
+  bool logprobs = false;
   for (const PlannedRow& row : plan.rows) {
     if (!row.samples) continue;
     AddDraw(row, draws_);
     slots_.push_back(row.row);
-    argmax = argmax && row.sampling.greedy() && !draws_.rows.back().changes_logits();
-    flight.has_logits = flight.has_logits || row.sampling.logprobs.has_value();
+    greedy = greedy && row.sampling.greedy() && !draws_.rows.back().changes_logits();
+    logprobs = logprobs || row.sampling.logprobs.has_value();
   }
+  flight.has_logits = !slots_.empty() && (observer_ != nullptr || logprobs);
+  if (!greedy) return TokenSource::kSampler;
+  // Who watches the operations wants to see the head's logits too.
+  const bool wants_logits = flight.has_logits || ops_.watched();
+  return !wants_logits && device_.finds_tokens_in_head() ? TokenSource::kHead
+                                                         : TokenSource::kArgmax;
+}
+
+Status CudaRunner::DrawTokens(const StepPlan& plan, TokenSource source, TensorView logits,
+                              Flight& flight) {
   const auto* values = reinterpret_cast<const float*>(logits.data);
   // The kernels write the tokens to the host's memory themselves: a copy would take longer.
-  auto* const tokens = flight.tokens.As<int32_t>();
-  if (argmax) {
+  int32_t* const tokens = TokensOf(plan);
+  if (source == TokenSource::kArgmax) {
     LaunchArgmax(values, limits_.vocab, slots_, device_.last_tokens(), tokens,
                  device_.stream().get());
     DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "sampling"));
@@ -127,7 +154,7 @@ void CudaRunner::ReportTokens(const Flight& flight, StepResult& result) {
   const TensorView logits{
       .data = flight.logits.data(), .dtype = DType::kF32, .rows = rows, .cols = limits_.vocab};
   if (observer_) observer_(*flight.plan, logits);
-  const auto* tokens = flight.tokens.As<int32_t>();
+  const int32_t* tokens = TokensOf(*flight.plan);
   result.tokens.resize(reported_.size());
   for (int64_t i = 0; i < rows; ++i) {
     if (tokens[i] == kNoDraw) result.failures.push_back(NoDraw(*reported_[i]));

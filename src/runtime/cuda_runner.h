@@ -21,7 +21,7 @@ namespace decant {
 ///
 /// Tokens are drawn on the device, whatever their requests ask for. Log-probabilities, and what an
 /// observer looks at, come from logits that are downloaded beside them, once the step is waited
-/// for.
+/// for. Where nobody needs the logits, none are written.
 class CudaRunner : public StepRunner {
  public:
   struct Limits {
@@ -46,20 +46,35 @@ class CudaRunner : public StepRunner {
   struct Flight {
     const StepPlan* plan = nullptr;
     CudaEvent begin;
-    PinnedBuffer tokens;      ///< [max_rows], of the rows that sample, in plan order
     PinnedBuffer logits;      ///< [max_samples, vocab], made when first needed
     bool has_logits = false;  ///< Of the rows that sample, whether they were downloaded.
     StepCost cost;
     std::vector<RequestFailure> failures;  ///< Found in activations.
   };
 
+  /// Where a step's tokens come from.
+  enum class TokenSource {
+    kHead,     ///< The head itself, which writes no logits. All rows that sample are greedy.
+    kArgmax,   ///< Logits, of which somebody wants more than the tokens, or cuBLASLt's. All greedy.
+    kSampler,  ///< Logits, by the sampler.
+  };
+
   CudaRunner(Ops& ops, CudaOps& device, const DecoderWeights& weights, const Limits& limits,
              LogitsObserver observer);
 
   CudaEvent& EndOf(uint64_t step) { return ends_[step % ends_.size()]; }
+  /// [max_rows], of the rows that sample, in plan order.
+  int32_t* TokensOf(const StepPlan& plan) { return device_.drawn_tokens(TurnOf(plan)); }
+  static int TurnOf(const StepPlan& plan) { return static_cast<int>(plan.step % 2); }
   Status Enqueue(const StepPlan& plan, Flight& flight);
-  /// Queues the draws of the plan's rows that sample, whose logits these are, in plan order.
-  Status DrawTokens(const StepPlan& plan, TensorView logits, Flight& flight);
+  /// Queues the layers, and where the head finds the tokens, that too.
+  TensorView QueueLayers(const StepPlan& plan, TokenSource source);
+  void QueueHeadTokens(const StepPlan& plan);
+  /// Collects the draws of the plan's rows that sample, in plan order, and says whether their
+  /// logits are to be downloaded.
+  TokenSource PlanDraws(const StepPlan& plan, Flight& flight);
+  /// Queues them; logits: of the rows that sample.
+  Status DrawTokens(const StepPlan& plan, TokenSource source, TensorView logits, Flight& flight);
   Status DownloadLogits(TensorView logits, Flight& flight);
   /// The tokens of the rows that sampled, and the failures of those from whose logits none could be
   /// drawn.

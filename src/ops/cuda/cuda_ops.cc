@@ -114,6 +114,9 @@ Status CudaOps::Initialise() {
   DECANT_RETURN_IF_ERROR(allocate(last_tokens_, max_rows_, 1, sizeof(int32_t)));
   DECANT_RETURN_IF_ERROR(
       CudaStatus(FillDevice(last_tokens_.data(), 0, last_tokens_.size()), "clearing memory"));
+  DECANT_ASSIGN_OR_RETURN(
+      drawn_tokens_, PinnedBuffer::Allocate(static_cast<size_t>(max_rows_) * 2 * sizeof(int32_t),
+                                            "sampled tokens"));
   DECANT_ASSIGN_OR_RETURN(sampler_,
                           CudaSampler::Create({.max_rows = max_rows_, .vocab = shape_.vocab}));
 
@@ -336,6 +339,7 @@ Status CudaOps::PlanSplit() {
   const int64_t most = int64_t{cache_.pages()} * cache_.page_size();
   DECANT_CHECK(decode_positions_ <= most, "{} positions of decode rows in a pool of {}",
                decode_positions_, most);
+  if (graphs_.replays()) return {};
   return split_->Plan(step_, stream_.get());
 }
 
@@ -388,8 +392,9 @@ void CudaOps::BeginStep(const StepBatch& batch) {
   // are used or not, so that the same products are computed.
   const StepShape shape =
       decode_kernel_ == DecodeKernel::kSplit ? StepShape::kRounded : StepShape::kExact;
-  Expected<StepArrays> step = step_upload_->Send(
-      batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, shape, stream_);
+  Expected<StepArrays> step =
+      step_upload_->Send(batch, RangesPrompts() ? &ranged_prompt_->planner() : nullptr, shape,
+                         DrawsInGraph(), stream_);
   if (!step.ok()) {
     Note(step.status());
     return;
@@ -399,8 +404,17 @@ void CudaOps::BeginStep(const StepBatch& batch) {
     Note(ranged_prompt_->Reset(step_.prompt_plan.slots, stream_.get()));
   }
   Note(PlanFlashPrompts(batch));
-  Note(PlanDecode());
   BeginLayers();
+  Note(PlanDecode());
+}
+
+GraphDraws CudaOps::DrawsInGraph() const {
+  return use_graphs_ && decode_kernel_ == DecodeKernel::kSplit ? graph_draws_ : GraphDraws{};
+}
+
+int32_t CudaOps::GraphSamples() const {
+  const int32_t samples = DrawsInGraph().samples;
+  return samples == 0 ? 0 : std::min(PaddedTokens(samples, max_samples_), step_.tokens);
 }
 
 void CudaOps::BeginLayers() {
@@ -410,7 +424,8 @@ void CudaOps::BeginLayers() {
   const StepKind kind{.tokens = step_.tokens,
                       .table_stride = step_.table_stride,
                       .decodes = step_.decode_rows > 0,
-                      .prompts = step_.decode_rows < step_.rows};
+                      .prompts = step_.decode_rows < step_.rows,
+                      .samples = GraphSamples()};
   // The grid of the other prompt kernel follows the prompts.
   if (kind.prompts && step_.prompt_plan.items == 0) return;
   graphs_.Begin(kind, stream_);
@@ -554,6 +569,25 @@ TensorView CudaOps::NormHead(const VectorWeight& final_norm, const LinearWeight&
   Multiply(head, normed_.data(), static_cast<int32_t>(tokens.size()), LinearOutput::kFloat,
            logits_.data());
   return logits;
+}
+
+void CudaOps::HeadTokens(const LinearWeight& head, std::span<const int32_t> tokens,
+                         std::span<const int32_t> slots, int turn) {
+  DECANT_CHECK(tokens.size() == slots.size() && static_cast<int32_t>(tokens.size()) <= max_samples_,
+               "largest logits of {} tokens for {} rows", tokens.size(), slots.size());
+  samples_ += static_cast<double>(tokens.size());
+  if (tokens.empty()) return;
+  const GraphDraws draws = DrawsInGraph();
+  if (draws.samples == 0) {
+    return Fused(
+        [&] { return fused_->HeadTokens(head, tokens, slots, last_tokens(), drawn_tokens(turn)); });
+  }
+  DECANT_CHECK(AreFirst(tokens) && std::ssize(tokens) == draws.samples && turn == draws.turn,
+               "{} tokens drawn in a graph of {}", tokens.size(), draws.samples);
+  Fused([&] {
+    return fused_->HeadFirstTokens(head, GraphSamples(), step_, last_tokens(), drawn_tokens(0),
+                                   max_rows_);
+  });
 }
 
 StepCost CudaOps::Cost() const {

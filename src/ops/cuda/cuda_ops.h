@@ -98,6 +98,13 @@ class CudaOps : public Ops {
   void NormGateUpSilu(const LayerWeights& weights, TensorView residual, TensorView out) override;
   TensorView NormHead(const VectorWeight& final_norm, const LinearWeight& head, TensorView residual,
                       std::span<const int32_t> tokens) override;
+  /// Whether HeadTokens is there: the linear layers are `invariant`.
+  bool finds_tokens_in_head() const { return fused_ != nullptr; }
+  /// NormHead and the first largest logit of each token, by LaunchArgmax's rules (argmax.h),
+  /// without writing any logits. Token i is that of the engine's row slots[i], and goes to
+  /// drawn_tokens(turn)[i]. Before FinishLayers only as UseGraphs was told.
+  void HeadTokens(const LinearWeight& head, std::span<const int32_t> tokens,
+                  std::span<const int32_t> slots, int turn);
   StepCost Cost() const override;
   double MeasureRate() override;
   double MeasureBandwidth() override;
@@ -117,11 +124,20 @@ class CudaOps : public Ops {
   CudaType type() const { return type_; }
   /// The token that each of the engine's rows sampled last, in device memory [max_rows].
   int32_t* last_tokens() const { return last_tokens_.As<int32_t>(); }
+  /// Host memory [max_rows] that the device writes a step's tokens to. The two steps that may be in
+  /// flight have different ones, turn 0 and 1.
+  int32_t* drawn_tokens(int turn) const {
+    return drawn_tokens_.As<int32_t>() + static_cast<int64_t>(turn) * max_rows_;
+  }
   CudaSampler& sampler() { return *sampler_; }
   /// Whether the layers of steps that begin now, and allow it (docs/step.md), are recorded and
   /// launched as graphs. Only where nothing but this object's calls of a step stands between
-  /// BeginStep and FinishLayers, which ends them then.
-  void UseGraphs(bool use) { use_graphs_ = use; }
+  /// BeginStep and FinishLayers, which ends them then. `draws`: for how many of the step's first
+  /// tokens HeadTokens will be called between them, as a part of the graph; 0: it will not be.
+  void UseGraphs(bool use, const GraphDraws& draws = {}) {
+    use_graphs_ = use;
+    graph_draws_ = draws;
+  }
   /// Launches the layers that were recorded or found as a graph, if they were. False: they could
   /// not be recorded, and nothing of them is queued. The step must begin again; no graph is used
   /// any more.
@@ -191,6 +207,10 @@ class CudaOps : public Ops {
   Status RunFlash(const FlashDecode& plan, int32_t row, int32_t token, const CachePages& pages,
                   TensorView queries, TensorView attended);
   Status PlanSplit();
+  /// The draws that UseGraphs was told of, in steps that may be a graph.
+  GraphDraws DrawsInGraph() const;
+  /// Tokens of the head in the step's graph, as padded; 0: it is not in there.
+  int32_t GraphSamples() const;
   /// Begins to record the step's layers, or finds their graph, where a graph can stand for them.
   void BeginLayers();
   /// What the ranged prompt kernel is told at the start.
@@ -236,9 +256,11 @@ class CudaOps : public Ops {
   DeviceBuffer mlp_hidden_;
   DeviceBuffer logits_;
   DeviceBuffer last_tokens_;
+  PinnedBuffer drawn_tokens_;  ///< [2, max_rows]
   DeviceBuffer flash_workspace_;
 
   bool use_graphs_ = false;
+  GraphDraws graph_draws_;
   StepGraphs graphs_;
   StepArrays step_;
   int32_t tokens_ = 0;                    ///< Of the step, without its padding.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/argmax.h"
 #include "ops/cuda/device.h"
 #include "ops/cuda/residual_form.h"
 
@@ -22,15 +23,14 @@ LinearFinish TunedFinish(FusedLayers::Use use) {
   }
 }
 
-/// Whether tokens are 0, 1, 2, ….
+}  // namespace
+
 bool AreFirst(std::span<const int32_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] != static_cast<int32_t>(i)) return false;
   }
   return true;
 }
-
-}  // namespace
 
 Expected<FusedLayers::FormMemory> FusedLayers::FormMemory::Allocate(size_t rounded_bytes,
                                                                     size_t squares_bytes,
@@ -56,11 +56,17 @@ Expected<std::unique_ptr<FusedLayers>> FusedLayers::Create(const Options& option
   };
   DECANT_ASSIGN_OR_RETURN(layers->form_, allocate(options.max_tokens));
   DECANT_ASSIGN_OR_RETURN(layers->sampled_, allocate(options.max_samples));
+  DECANT_ASSIGN_OR_RETURN(
+      layers->parts_,
+      DeviceBuffer::Allocate(static_cast<size_t>(options.max_samples) *
+                                 static_cast<size_t>(ArgmaxParts(options.shape.vocab)) *
+                                 sizeof(ArgmaxPart),
+                             "the workspace"));
   return layers;
 }
 
 int64_t FusedLayers::workspace_bytes() const {
-  int64_t bytes = linear_->workspace_bytes();
+  int64_t bytes = linear_->workspace_bytes() + static_cast<int64_t>(parts_.size());
   for (const FormMemory* memory : {&form_, &sampled_}) {
     bytes += static_cast<int64_t>(memory->rounded.size() + memory->squares.size());
   }
@@ -149,16 +155,40 @@ Status FusedLayers::GateUpSilu(const LinearWeight& weight, int32_t tokens, void*
   return Run(weight, Normed(form_), tokens, {.finish = LinearFinish::kSiluMul, .output = out});
 }
 
+Expected<LinearInput> FusedLayers::NormedOf(std::span<const int32_t> listed) {
+  if (AreFirst(listed)) return Normed(form_);
+  LaunchGatherForm(options_.type, form_.form(), listed, options_.shape.hidden, sampled_.form(),
+                   stream_.get());
+  DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "collecting the sampled tokens"));
+  return Normed(sampled_);
+}
+
 Status FusedLayers::Head(const LinearWeight& weight, std::span<const int32_t> listed,
                          float* logits) {
-  const bool in_place = AreFirst(listed);
-  if (!in_place) {
-    LaunchGatherForm(options_.type, form_.form(), listed, options_.shape.hidden, sampled_.form(),
-                     stream_.get());
-    DECANT_RETURN_IF_ERROR(CudaStatus(cudaGetLastError(), "collecting the sampled tokens"));
-  }
-  return Run(weight, Normed(in_place ? form_ : sampled_), static_cast<int32_t>(listed.size()),
+  DECANT_ASSIGN_OR_RETURN(const LinearInput input, NormedOf(listed));
+  return Run(weight, input, static_cast<int32_t>(listed.size()),
              {.finish = LinearFinish::kFloat, .output = logits});
+}
+
+Status FusedLayers::HeadTokens(const LinearWeight& weight, std::span<const int32_t> listed,
+                               std::span<const int32_t> slots, int32_t* last_tokens,
+                               int32_t* tokens_out) {
+  DECANT_ASSIGN_OR_RETURN(const LinearInput input, NormedOf(listed));
+  DECANT_RETURN_IF_ERROR(Run(weight, input, static_cast<int32_t>(listed.size()),
+                             {.finish = LinearFinish::kArgmax, .output = parts_.data()}));
+  LaunchArgmaxOfParts(parts_.As<ArgmaxPart>(), options_.shape.vocab, slots, last_tokens, tokens_out,
+                      stream_.get());
+  return CudaStatus(cudaGetLastError(), "sampling");
+}
+
+Status FusedLayers::HeadFirstTokens(const LinearWeight& weight, int32_t tokens,
+                                    const StepArrays& step, int32_t* last_tokens,
+                                    int32_t* tokens_out, int32_t turn_stride) {
+  DECANT_RETURN_IF_ERROR(Run(weight, Normed(form_), tokens,
+                             {.finish = LinearFinish::kArgmax, .output = parts_.data()}));
+  LaunchArgmaxOfFirst(parts_.As<ArgmaxPart>(), options_.shape.vocab, tokens, step, last_tokens,
+                      tokens_out, turn_stride, stream_.get());
+  return CudaStatus(cudaGetLastError(), "sampling");
 }
 
 }  // namespace decant

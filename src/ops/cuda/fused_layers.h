@@ -26,6 +26,9 @@ class CudaPackedWeight : public LinearWeight {
   const PackedWeight weight;
 };
 
+/// Whether tokens are 0, 1, 2, ….
+bool AreFirst(std::span<const int32_t> tokens);
+
 /// A decoder's layers by the invariant linear layers, each product with what is around it in one
 /// launch: norms are factors of tokens, their gains are in the weights, and whoever writes the
 /// residual also writes it as products read it. Calls queue work on the stream and do not wait,
@@ -69,6 +72,13 @@ class FusedLayers {
   Status GateUpSilu(const LinearWeight& weight, int32_t tokens, void* out);
   /// Logits [listed.size(), vocab] of some of the step's tokens.
   Status Head(const LinearWeight& weight, std::span<const int32_t> listed, float* logits);
+  /// Their first largest logits, by LaunchArgmax's rules, without writing any logits.
+  Status HeadTokens(const LinearWeight& weight, std::span<const int32_t> listed,
+                    std::span<const int32_t> slots, int32_t* last_tokens, int32_t* tokens_out);
+  /// Those of the step's first step.counts->draws.samples tokens, `tokens` at most, by
+  /// LaunchArgmaxOfFirst.
+  Status HeadFirstTokens(const LinearWeight& weight, int32_t tokens, const StepArrays& step,
+                         int32_t* last_tokens, int32_t* tokens_out, int32_t turn_stride);
 
  private:
   /// A form in memory of its own.
@@ -86,6 +96,8 @@ class FusedLayers {
   FusedLayers(const Options& options, const CudaStream& stream, float* residual)
       : options_(options), stream_(stream), residual_(residual) {}
   LinearInput Normed(const FormMemory& memory) const;
+  /// What a product over the listed tokens reads; collects them where need be.
+  Expected<LinearInput> NormedOf(std::span<const int32_t> listed);
   int32_t PairDistance(Use use) const;
   Status Run(const LinearWeight& weight, const LinearInput& input, int32_t tokens,
              const ProductResult& result);
@@ -96,6 +108,7 @@ class FusedLayers {
   std::unique_ptr<InvariantLinear> linear_;
   FormMemory form_;                               ///< of the residual
   FormMemory sampled_;                            ///< of the tokens that a Head is asked for
+  DeviceBuffer parts_;                            ///< ArgmaxPart [max_samples, of a token]
   std::vector<InvariantLinear::TuneCase> cases_;  ///< one for each shape and finish
 };
 

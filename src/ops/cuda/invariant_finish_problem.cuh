@@ -53,6 +53,8 @@ struct Case {
         return (model.heads + 2 * model.kv_heads) * model.head_dim;
       case LinearFinish::kSiluMul:
         return 2 * model.intermediate;
+      case LinearFinish::kArgmax:
+        return model.vocab;
       default:
         return model.hidden;
     }
@@ -70,7 +72,7 @@ struct Case {
 };
 
 inline void PrintTo(const Case& c, std::ostream* out) {
-  constexpr const char* kNames[] = {"float", "qkv", "residual", "silu"};
+  constexpr const char* kNames[] = {"float", "qkv", "residual", "silu", "argmax"};
   *out << c.model.name << " " << kNames[static_cast<int>(c.finish)]
        << (c.type == CudaType::kF16 ? " fp16" : " bf16")
        << (c.layout == CacheLayout::kTiled ? " tiled" : " plain") << (c.bias ? " bias" : "");
@@ -314,6 +316,9 @@ class FinishFixture : public testing::TestWithParam<Case> {
       case LinearFinish::kQkv:
         split(elements, c.model.heads * c.model.head_dim, &Output::elements);
         CollectCache(outputs);
+        break;
+      case LinearFinish::kArgmax:
+        split(elements, ArgmaxParts(c.rows()) * 4, &Output::elements);
     }
     return outputs;
   }

@@ -65,6 +65,17 @@ Output InvariantFinishTest::Finished(int32_t source, const std::vector<float>& a
     for (int32_t i = 0; i < c.model.intermediate; ++i) {
       push(sums[i] / (1 + std::exp(-sums[i])) * sums[c.model.intermediate + i]);
     }
+  } else if (c.finish == LinearFinish::kArgmax) {
+    for (int32_t part = 0; part < ArgmaxParts(c.rows()); ++part) {
+      const int32_t first = part * kArgmaxRows;
+      ArgmaxPart largest{-INFINITY, static_cast<uint32_t>(first)};
+      for (int32_t row = first; row < std::min(first + kArgmaxRows, c.rows()); ++row) {
+        if (sums[row] > largest.largest) largest = {sums[row], static_cast<uint32_t>(row)};
+      }
+      uint16_t words[4];
+      std::memcpy(words, &largest, sizeof(largest));
+      expected.elements.insert(expected.elements.end(), std::begin(words), std::end(words));
+    }
   } else {
     const int32_t dims = c.model.head_dim;
     const int32_t half = dims / 2;
@@ -100,6 +111,10 @@ void InvariantFinishTest::ExpectRight() {
     const Output& got = alone_[source];
     ASSERT_EQ(got.floats.size(), want.floats.size());
     ASSERT_EQ(got.elements.size(), want.elements.size());
+    if (c.finish == LinearFinish::kArgmax) {
+      EXPECT_TRUE(got.SameBits(want)) << "parts of token " << source;
+      continue;
+    }
     int64_t wrong = 0;
     for (size_t i = 0; i < want.floats.size(); ++i) {
       wrong +=
@@ -140,16 +155,18 @@ TEST_P(InvariantFinishTest, EveryTileGivesTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Create(LinearKernels::kBest));
   if (linear_->kernels() != LinearKernels::kBest) GTEST_SKIP() << "no kernels for this device";
   ASSERT_NO_FATAL_FAILURE(ComputeAlone());
-  for (const int32_t tokens : {5, 61, 300}) {
-    if (Small() && tokens > 5) continue;
+  for (const int32_t tokens : {5, 12, 29, 61, 100, 300}) {
+    if (Small() && tokens > 29) continue;
     for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
       const LinearRoom room = (tokens + tile) % 2 == 0 ? LinearRoom::kWhole : LinearRoom::kHalf;
-      const auto plan = PlanLinearWith(tile, room,
-                                       {.rows = c.rows(),
-                                        .cols = c.cols(),
-                                        .splits = LinearSplits(c.rows(), c.cols()),
-                                        .tokens = tokens},
-                                       linear_->device());
+      const auto plan =
+          PlanLinearWith(tile, room,
+                         {.rows = c.rows(),
+                          .cols = c.cols(),
+                          .splits = LinearSplits(c.rows(), c.cols()),
+                          .tokens = tokens,
+                          .token_rows = TokenRowsSuit(c.finish, c.rows(), c.pair_distance())},
+                         linear_->device());
       if (!plan) continue;
       const std::vector<int32_t> sources = DrawSources(tokens);
       ASSERT_NO_FATAL_FAILURE(MakeBatch(sources));
@@ -218,14 +235,14 @@ TEST_P(InvariantPaddingTest, HasQueriesAndLeavesNothingInTheCache) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  const LinearModel tiny{"tiny", 96, 160, 6, 2, 64, 280};  // no whole row block of hidden rows
+  const LinearModel tiny{"tiny", 96, 160, 6, 2, 64, 283};  // no whole row block of hidden rows
   for (const CudaType type : {CudaType::kF16, CudaType::kBf16}) {
     for (const CacheLayout layout : {CacheLayout::kPlain, CacheLayout::kTiled}) {
       const bool bias = layout == CacheLayout::kTiled;
       cases.push_back({tiny, LinearFinish::kQkv, type, layout, bias});
     }
-    for (const LinearFinish finish :
-         {LinearFinish::kFloat, LinearFinish::kResidual, LinearFinish::kSiluMul}) {
+    for (const LinearFinish finish : {LinearFinish::kFloat, LinearFinish::kResidual,
+                                      LinearFinish::kSiluMul, LinearFinish::kArgmax}) {
       cases.push_back({tiny, finish, type});
     }
   }

@@ -91,7 +91,8 @@ constexpr int32_t kMaxHandOverBytes = [] {
 }();
 constexpr int32_t kMaxGroups = 2;
 
-/// Token counts that plans are chosen for, and how many plans are measured for each.
+/// Token counts that plans are chosen for, and how many plans are measured for each, beside the few
+/// of kTokenRows.
 constexpr std::array<int32_t, 22> kTokenSteps = {1,   8,   16,  24,   32,   48,  64,  96,
                                                  128, 160, 192, 256,  320,  384, 448, 512,
                                                  544, 640, 768, 1024, 1536, 2048};
@@ -103,16 +104,31 @@ int32_t TokenStep(int32_t tokens) {
   return step == kTokenSteps.end() ? tokens : *step;
 }
 
-LinearProblem ProblemOf(const PackedWeight& weight, int32_t tokens) {
+LinearProblem ProblemOf(const PackedWeight& weight, LinearFinish finish, int32_t tokens) {
   return {.rows = weight.rows,
           .cols = weight.cols,
           .splits = LinearSplits(weight.rows, weight.cols),
-          .tokens = tokens};
+          .tokens = tokens,
+          .token_rows = TokenRowsSuit(finish, weight.rows, weight.pair_distance)};
+}
+
+/// The plans to measure.
+std::vector<LinearChoice> TuneCandidates(const LinearProblem& problem, const LinearDevice& device) {
+  std::vector<LinearChoice> candidates;
+  size_t others = 0;
+  for (const LinearChoice& choice : RankLinearChoices(problem, device)) {
+    if (kLinearTiles[choice.tile].token_rows() || others++ < kTuneCandidates) {
+      candidates.push_back(choice);
+    }
+  }
+  return candidates;
 }
 
 /// What does not depend on the kernel.
 LinearArguments ArgumentsOf(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
                             const ProductResult& result) {
+  DECANT_CHECK(result.finish != LinearFinish::kArgmax || weight.pair_distance == 0,
+               "the largest of outputs whose rows are in pairs {} apart", weight.pair_distance);
   LinearArguments arguments;
   arguments.weight = weight.buffer.data();
   arguments.tokens = tokens;
@@ -200,9 +216,9 @@ Expected<PackedWeight> InvariantLinear::Pack(const void* elements, int64_t rows,
   return weight;
 }
 
-LinearPlan InvariantLinear::Plan(const PackedWeight& weight, int32_t tokens) {
-  LinearProblem problem = ProblemOf(weight, TokenStep(tokens));
-  auto& choices = chosen_[{weight.rows, weight.cols}];
+LinearPlan InvariantLinear::Plan(const PackedWeight& weight, LinearFinish finish, int32_t tokens) {
+  LinearProblem problem = ProblemOf(weight, finish, TokenStep(tokens));
+  auto& choices = chosen_[{weight.rows, weight.cols, problem.token_rows}];
   auto choice = choices.find(problem.tokens);
   if (choice == choices.end()) {
     const std::vector<LinearChoice> ranked = RankLinearChoices(problem, device_);
@@ -272,16 +288,23 @@ Expected<double> InvariantLinear::Measure(const TuneCase& tune, const LinearPlan
 
 Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const TuneRoom& room) {
   const PackedWeight& first = *tune.weights.front();
-  const LinearProblem problem = ProblemOf(first, tokens);
-  std::vector<LinearChoice> candidates = RankLinearChoices(problem, device_);
-  if (candidates.size() > kTuneCandidates) candidates.resize(kTuneCandidates);
+  const LinearProblem problem = ProblemOf(first, tune.finish, tokens);
   double best = 0;
-  for (const LinearChoice& candidate : candidates) {
+  double best_of_others = 0;
+  const auto choose = [&](bool token_rows, const LinearChoice& choice, double seconds,
+                          double& least) {
+    if (least != 0 && seconds >= least) return;
+    least = seconds;
+    chosen_[{first.rows, first.cols, token_rows}][TokenStep(tokens)] = choice;
+  };
+  for (const LinearChoice& candidate : TuneCandidates(problem, device_)) {
     const auto plan = PlanLinearWith(candidate.tile, candidate.room, problem, device_);
     DECANT_ASSIGN_OR_RETURN(const double seconds, Measure(tune, *plan, tokens, room));
-    if (best != 0 && seconds >= best) continue;
-    best = seconds;
-    chosen_[{first.rows, first.cols}][TokenStep(tokens)] = candidate;
+    if (problem.token_rows) choose(true, candidate, seconds, best);
+    // Also for finishes that kTokenRows does not suit.
+    if (!kLinearTiles[candidate.tile].token_rows()) {
+      choose(false, candidate, seconds, best_of_others);
+    }
   }
   return {};
 }
@@ -301,7 +324,7 @@ Status InvariantLinear::Tune(const std::vector<TuneCase>& cases, const TuneRoom&
 Status InvariantLinear::Run(const PackedWeight& weight, const LinearInput& input, int32_t tokens,
                             const ProductResult& result) {
   if (kernels_ == LinearKernels::kBest) {
-    return RunPlan(Plan(weight, tokens), weight, input, tokens, result);
+    return RunPlan(Plan(weight, result.finish, tokens), weight, input, tokens, result);
   }
   LinearArguments arguments = ArgumentsOf(weight, input, tokens, result);
   arguments.cut.column_blocks = CeilDiv(weight.cols, kLinearBlock);
@@ -319,6 +342,9 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                  "{} blocks that wait for each other are not all resident on this device",
                  plan.blocks);
   }
+  DECANT_CHECK(
+      !tile.token_rows() || TokenRowsSuit(result.finish, weight.rows, weight.pair_distance),
+      "a plan whose tiles have tokens as rows, for finish {}", static_cast<int>(result.finish));
   DECANT_ASSIGN_OR_RETURN(CUtensorMap map, DescribeInput(type_, input.elements, tokens, weight.cols,
                                                          tile.copy_tokens()));
   LinearArguments arguments = ArgumentsOf(weight, input, tokens, result);

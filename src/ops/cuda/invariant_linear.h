@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -83,7 +84,7 @@ class InvariantLinear {
              const ProductResult& result);
 
   /// The plan that Run takes.
-  LinearPlan Plan(const PackedWeight& weight, int32_t tokens);
+  LinearPlan Plan(const PackedWeight& weight, LinearFinish finish, int32_t tokens);
 
   /// The same by a given plan and the kernels of 9.0, for tests and measurements. Errors: failed
   /// precondition where blocks would wait for others that may not be resident.
@@ -99,7 +100,7 @@ class InvariantLinear {
   std::string Describe() const;
 
  private:
-  using Shape = std::pair<int32_t, int32_t>;  // rows, cols
+  using Shape = std::tuple<int32_t, int32_t, bool>;  // of a LinearProblem: rows, cols, token_rows
 
   InvariantLinear(CudaType type, const CudaStream& stream) : type_(type), stream_(stream) {}
   /// For the kernels of 9.0.

@@ -38,9 +38,10 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
   constexpr double kTilePerToken = 10;   // to write it
   const LinearTile& tile = kLinearTiles[plan.tile];
   const LinearCut& cut = plan.cut;
-  const double step = std::max({kShortestStep, tile.row_blocks() * tile.tokens * kCyclesPerToken,
-                                tile.stage_bytes() / kIngestBytes});
-  const double ends = kTile + kTilePerToken * tile.tokens * tile.blocks;
+  const double step =
+      std::max({kShortestStep, tile.row_blocks() * tile.sum_columns() * kCyclesPerToken,
+                tile.stage_bytes() / kIngestBytes});
+  const double ends = kTile + kTilePerToken * tile.sum_columns() * tile.blocks;
   double cycles = kLaunch;
   if (tile.mode == LinearMode::kCluster) {
     // Where two blocks share a multiprocessor, one multiplies while the other begins or ends.
@@ -55,8 +56,26 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
     cycles += rounds * (cut.column_blocks * step + (tile.ping_pong ? 0 : ends)) + ends;
   }
   const double weight = 2.0 * problem.rows * problem.cols;
-  const double input = weight * tile.tokens / (tile.row_blocks() * kLinearBlock) * cut.token_tiles;
+  const double input = weight * tile.tokens / tile.rows() * cut.token_tiles;
   return std::max(cycles, kLaunch + weight / kMemoryBytes + input / kInputBytes) + 0.05 * cycles;
+}
+
+/// A tile of kTokenRows is for few tokens, which it has all, and for more than the next smaller
+/// one.
+bool SuitsTokenRows(const LinearTile& tile, const LinearProblem& problem) {
+  return problem.token_rows && problem.tokens <= tile.tokens &&
+         (tile.tokens == 8 || problem.tokens > tile.tokens / 2);
+}
+
+bool Suits(const LinearTile& tile, const LinearProblem& problem) {
+  switch (tile.mode) {
+    case LinearMode::kChain:
+      return problem.splits == 1;
+    case LinearMode::kTokenRows:
+      return problem.splits == 1 && SuitsTokenRows(tile, problem);
+    default:
+      return problem.splits > 1;
+  }
 }
 
 }  // namespace
@@ -82,13 +101,13 @@ std::optional<LinearPlan> PlanLinearWith(int32_t index, LinearRoom room,
                                          const LinearProblem& problem, const LinearDevice& device) {
   const LinearTile& tile = kLinearTiles[index];
   const bool clustered = tile.mode == LinearMode::kCluster;
-  if ((tile.mode == LinearMode::kChain) != (problem.splits == 1)) return std::nullopt;
+  if (!Suits(tile, problem)) return std::nullopt;
   LinearPlan plan;
   plan.tile = index;
   LinearCut& cut = plan.cut;
   cut.column_blocks = CeilDiv(problem.cols, kLinearBlock);
   cut.splits = problem.splits;
-  cut.row_tiles = CeilDiv(CeilDiv(problem.rows, kLinearBlock), tile.row_blocks() * tile.multicast);
+  cut.row_tiles = CeilDiv(problem.rows, tile.rows() * tile.multicast);
   cut.token_tiles = CeilDiv(problem.tokens, tile.tokens);
   plan.streams_weight = cut.token_tiles == 1;
 

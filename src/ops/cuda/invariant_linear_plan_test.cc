@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "ops/cuda/linear_shapes.h"
@@ -97,6 +98,11 @@ void CheckPlan(const LinearPlan& plan, const LinearDevice& device) {
     case LinearMode::kSequential:
       ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kSequential>(plan));
       break;
+    case LinearMode::kTokenRows:
+      ASSERT_EQ(plan.cut.splits, 1);
+      ASSERT_EQ(plan.cut.token_tiles, 1);
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<LinearMode::kTokenRows>(plan));
+      break;
   }
 }
 
@@ -110,7 +116,8 @@ TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
             const LinearProblem problem{.rows = layer.rows,
                                         .cols = layer.cols,
                                         .splits = LinearSplits(layer.rows, layer.cols),
-                                        .tokens = tokens};
+                                        .tokens = tokens,
+                                        .token_rows = true};
             const auto plan = PlanLinearWith(tile, room, problem, device);
             if (!plan || plan->cut.tiles() > kMostTiles) continue;
             ++plans;
@@ -137,6 +144,36 @@ TEST(InvariantLinearPlan, ThereIsAPlanForEverything) {
       }
     }
   }
+}
+
+/// Choices of kTokenRows for a weight of one range; `whole` of them give each block one tile.
+std::pair<int, int> CountTokenRows(const LinearProblem& problem) {
+  int count = 0;
+  int whole = 0;
+  for (const LinearChoice& choice : RankLinearChoices(problem, kH200)) {
+    if (!kLinearTiles[choice.tile].token_rows()) continue;
+    const auto plan = PlanLinearWith(choice.tile, choice.room, problem, kH200);
+    ++count;
+    whole += plan->blocks == plan->cut.tiles() ? 1 : 0;
+  }
+  return {count, whole};
+}
+
+TEST(InvariantLinearPlan, FewTokensCanBeRows) {
+  for (int32_t tokens = 1; tokens <= 160; ++tokens) {
+    // qwen2.5-1.5b: gate and up in one wave; the head in tiles in turn.
+    LinearProblem gate_up{.rows = 17920, .cols = 1536, .tokens = tokens, .token_rows = true};
+    const auto [count, whole] = CountTokenRows(gate_up);
+    EXPECT_EQ(count > 0, tokens <= 128) << tokens;
+    EXPECT_EQ(whole, count) << tokens;
+    gate_up.token_rows = false;
+    EXPECT_EQ(CountTokenRows(gate_up).first, 0) << tokens;
+    const LinearProblem head{.rows = 151936, .cols = 1536, .tokens = tokens, .token_rows = true};
+    EXPECT_EQ(CountTokenRows(head).first > 0, tokens <= 128) << tokens;
+    EXPECT_EQ(CountTokenRows(head).second, 0) << tokens;
+  }
+  const LinearProblem cut{.rows = 2048, .cols = 1536, .splits = 4, .token_rows = true};
+  EXPECT_EQ(CountTokenRows(cut).first, 0);
 }
 
 // Results depend on these: they change only with a reason.

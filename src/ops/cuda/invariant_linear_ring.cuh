@@ -23,16 +23,24 @@ struct LinearTraits {
   static constexpr int kTokens = kTile.tokens;
   static constexpr int kMulticast = kTile.multicast;
   static constexpr int kRowBlocks = kTile.row_blocks();
-  static constexpr int kWeightBytes = kRowBlocks * kLinearBlockBytes;
+  static constexpr int kRows = kTile.rows();
+  static constexpr int kWeightBytes = kRows * kLinearBlock * 2;
   static constexpr int kStageBytes = kTile.stage_bytes();
   /// Groups that read one stage.
   static constexpr int kReaders = kTile.ping_pong ? 1 : kGroups;
   static constexpr bool kMovesRegisters = kTile.moves_registers();
   static constexpr int kThreads = kTile.threads();
+  static constexpr bool kTokenRows = kTile.token_rows();
+  static constexpr int kGroupTokens = kTile.group_tokens();
+  static constexpr int kSumColumns = kTile.sum_columns();
+  /// Columns of one product.
+  static constexpr int kProductColumns = kTokenRows ? kSumColumns : kTile.product_tokens();
   /// 8 tokens of a row block.
   static constexpr int kChunks = kTokens / 8;
   static constexpr int kMinBlocks = kTile.two_fit() ? 2 : 1;
   static_assert(kTile.mode != LinearMode::kCluster || (kMulticast == 1 && kBlocks == 1));
+  static_assert(!kTokenRows || (kMulticast == 1 && kBlocks == 1 && kRows % 8 == 0 &&
+                                (kGroups == 1 || kTokens == kGroups * kLinearBlock)));
 };
 
 /// Shared memory: the ring's stages, then where ranges meet (unless in the ring), each group's,
@@ -77,7 +85,7 @@ __device__ inline LinearShared DivideShared(const LinearArguments& args, uint32_
   const uint32_t ring_end = shared.ring + args.stages * Traits::kStageBytes;
   shared.merge = args.merges_in_ring ? shared.ring : ring_end;
   shared.groups = ring_end + (args.merges_in_ring ? 0 : LinearMergeBytes(kTile, args.cut.splits));
-  shared.barriers = shared.groups + Traits::kGroups * LinearGroupBytes(Traits::kTokens);
+  shared.barriers = shared.groups + Traits::kGroups * LinearGroupBytes(Traits::kGroupTokens);
   return shared;
 }
 
@@ -91,9 +99,29 @@ __device__ inline WalkOf<Traits> MakeWalk(const LinearArguments& args) {
                         gridDim.x / Traits::kMulticast, kClusters ? ClusterRank() : 0);
 }
 
+/// Says that the calling group is done with a stage.
+template <class Traits>
+__device__ inline void ReleaseStage(const LinearShared& shared, int stage) {
+  if (threadIdx.x % kLinearGroupThreads != 0) return;
+  if constexpr (Traits::kMulticast > 1) {
+#pragma unroll
+    for (int rank = 0; rank < Traits::kMulticast; ++rank) {
+      ArriveAtBarrierOf(shared.empty(stage), rank);
+    }
+  } else {
+    ArriveAtBarrier(shared.empty(stage));
+  }
+}
+
 template <class Traits>
 __device__ inline int FirstRowBlock(const WalkOf<Traits>& walk, int rank) {
   return (walk.row_tile() * Traits::kMulticast + rank) * Traits::kRowBlocks;
+}
+
+/// First of the calling block's rows.
+template <class Traits>
+__device__ inline int FirstRow(const WalkOf<Traits>& walk, int rank) {
+  return (walk.row_tile() * Traits::kMulticast + rank) * Traits::kRows;
 }
 
 inline constexpr int kFillBytesPerTick = 40;
@@ -105,28 +133,59 @@ __device__ inline uint32_t Ticks() {
   return ticks;
 }
 
+/// Rows of a tile that lie together in one of the weight's blocks.
+struct WeightPiece {
+  const char* source;
+  uint32_t target;  ///< from the stage's beginning on
+  uint32_t bytes;
+};
+
+/// Pieces of a tile. One of kTokenRows may begin at any multiple of 8 rows; a row's swizzle, which
+/// depends on its place modulo 8, is the same in tile and block then.
+template <class Traits>
+inline constexpr int kWeightPieces = Traits::kRows % kLinearBlock == 0
+                                         ? Traits::kRows / kLinearBlock
+                                         : (Traits::kRows + 2 * kLinearBlock - 9) / kLinearBlock;
+
+/// Where the tile's rows are in the column block `column_block`.
+template <class Traits>
+__device__ inline void FindWeights(const LinearArguments& args, int first_row, int column_block,
+                                   WeightPiece (&pieces)[kWeightPieces<Traits>]) {
+  constexpr int kRowBytes = kLinearBlock * 2;
+  constexpr bool kWholeBlocks = Traits::kRows % kLinearBlock == 0;
+  const int first_block = static_cast<int>(static_cast<unsigned>(first_row) / kLinearBlock);
+  const int last_block = (args.rows - 1) / kLinearBlock;
+  int done = 0;
+#pragma unroll
+  for (int i = 0; i < kWeightPieces<Traits>; ++i) {
+    // Only the first piece may begin within a block; the last may have no rows.
+    const int in_block = kWholeBlocks || i > 0 ? 0 : first_row % kLinearBlock;
+    const int rows = min(Traits::kRows - done, kLinearBlock - in_block);
+    // A row block past the weight's end is the last one once more; nobody reads its sums.
+    const int64_t block = min(first_block + i, last_block);
+    pieces[i].source = static_cast<const char*>(args.weight) +
+                       (block * args.cut.column_blocks + column_block) * kLinearBlockBytes +
+                       in_block * kRowBytes;
+    pieces[i].target = done * kRowBytes;
+    pieces[i].bytes = rows * kRowBytes;
+    done += rows;
+  }
+}
+
 /// Fetches the weight's blocks. They do not depend on earlier kernels, so the ring is filled while
 /// those still run.
 template <class Traits>
 __device__ inline void FetchWeights(const LinearArguments& args, const LinearShared& shared,
                                     int rank) {
   const uint64_t policy = args.streams_weight ? ReadOncePolicy() : EvictNormalPolicy();
-  const int last_block = (args.rows - 1) / kLinearBlock;
   RingPlace place{.stage = 0, .parity = 1};
   // No faster than twice what memory gives a multiprocessor: the copy engine takes orders in turn,
   // and when the ring is filled at first, the input's must not wait behind all of the weight's.
   constexpr uint32_t kTicksPerStage = Traits::kWeightBytes / kFillBytesPerTick;
   uint32_t last_tick = Ticks();
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    const int first_block = FirstRowBlock<Traits>(walk, rank);
-    const char* source[Traits::kRowBlocks];
-#pragma unroll
-    for (int i = 0; i < Traits::kRowBlocks; ++i) {
-      // A row block past the weight's end is the last one once more; nobody reads its sums.
-      const int64_t block = min(first_block + i, last_block);
-      source[i] = static_cast<const char*>(args.weight) +
-                  (block * args.cut.column_blocks + walk.begin()) * kLinearBlockBytes;
-    }
+    WeightPiece pieces[kWeightPieces<Traits>];
+    FindWeights<Traits>(args, FirstRow<Traits>(walk, rank), walk.begin(), pieces);
     for (int count = walk.count(); count > 0; --count) {
       const uint32_t full = shared.full(place.stage);
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes;
@@ -136,9 +195,11 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
       last_tick = Ticks();
       ExpectBytes(full, Traits::kStageBytes);
 #pragma unroll
-      for (int i = 0; i < Traits::kRowBlocks; ++i) {
-        CopyBulkWith(policy, target + i * kLinearBlockBytes, source[i], kLinearBlockBytes, full);
-        source[i] += kLinearBlockBytes;
+      for (WeightPiece& piece : pieces) {
+        if (piece.bytes > 0) {
+          CopyBulkWith(policy, target + piece.target, piece.source, piece.bytes, full);
+        }
+        piece.source += kLinearBlockBytes;
       }
       place.Advance(shared.stages);
     }

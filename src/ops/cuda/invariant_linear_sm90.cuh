@@ -10,20 +10,21 @@
 #include "ops/cuda/invariant_linear_ring.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear_finish.cuh"
+#include "ops/cuda/linear_finish_token_rows.cuh"
 #include "ops/cuda/tensor_core.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace decant {
 
 template <class Traits>
-using LinearSums = float[Traits::kBlocks][Traits::kTokens / 2];
+using LinearSums = float[Traits::kBlocks][Traits::kSumColumns / 2];
 
 template <class Traits>
 __device__ inline void ClearSums(LinearSums<Traits>& sums) {
 #pragma unroll
   for (int i = 0; i < Traits::kBlocks; ++i) {
 #pragma unroll
-    for (int j = 0; j < Traits::kTokens / 2; ++j) sums[i][j] = 0;
+    for (int j = 0; j < Traits::kSumColumns / 2; ++j) sums[i][j] = 0;
   }
 }
 
@@ -33,7 +34,9 @@ __device__ inline void PinSums(LinearSums<Traits>& sums) {
 #pragma unroll
   for (int i = 0; i < Traits::kBlocks; ++i) {
 #pragma unroll
-    for (int j = 0; j < Traits::kTokens / 2; ++j) asm volatile("" : "+f"(sums[i][j])::"memory");
+    for (int j = 0; j < Traits::kSumColumns / 2; ++j) {
+      asm volatile("" : "+f"(sums[i][j])::"memory");
+    }
   }
 }
 
@@ -51,45 +54,35 @@ __device__ inline void ArriveThreads(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-template <class Traits>
-__device__ inline void ReleaseStage(const LinearShared& shared, int stage) {
-  if (threadIdx.x % kLinearGroupThreads != 0) return;
-  if constexpr (Traits::kMulticast > 1) {
-#pragma unroll
-    for (int rank = 0; rank < Traits::kMulticast; ++rank) {
-      ArriveAtBarrierOf(shared.empty(stage), rank);
-    }
-  } else {
-    ArriveAtBarrier(shared.empty(stage));
-  }
-}
-
 /// sums += the products of the next `count` column blocks, in order. `group` is which rows of the
-/// tile are the caller's. `issued` is called when the last product has been issued.
+/// products are the caller's: of the tile, or kTokenRows: 64 tokens. `issued` is called when the
+/// last product has been issued.
 template <class Traits, class Issued>
 __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& shared,
                                  RingPlace& place, int group, int count, Issued&& issued) {
   constexpr int kSteps = kLinearBlock / 16;
-  constexpr int kProductTokens = Traits::kTile.product_tokens();
+  constexpr int kColumns = Traits::kProductColumns;
   int previous = 0;
   PinSums<Traits>(sums);
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
     WaitInPlace(shared.full(place.stage), place.parity);
     const uint32_t stage = shared.ring + place.stage * Traits::kStageBytes;
-    const uint64_t weight = DescribeOperand(stage + group * Traits::kBlocks * kLinearBlockBytes);
-    const uint64_t input = DescribeOperand(stage + Traits::kWeightBytes);
+    const uint32_t input = stage + Traits::kWeightBytes;
+    const uint64_t rows = DescribeOperand((Traits::kTokenRows ? input : stage) +
+                                          group * Traits::kBlocks * kLinearBlockBytes);
+    const uint64_t columns = DescribeOperand(Traits::kTokenRows ? stage : input);
     FenceProducts();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int block = 0; block < Traits::kBlocks; ++block) {
 #pragma unroll
-        for (int first = 0; first < Traits::kTokens; first += kProductTokens) {
-          GroupProduct<typename Traits::Type, kProductTokens>::Add(
-              reinterpret_cast<float(&)[kProductTokens / 2]>(sums[block][first / 2]),
-              weight + block * (kLinearBlockBytes >> 4) + step * 2,
-              input + first * (kLinearBlock * 2 >> 4) + step * 2);
+        for (int first = 0; first < Traits::kSumColumns; first += kColumns) {
+          GroupProduct<typename Traits::Type, kColumns>::Add(
+              reinterpret_cast<float(&)[kColumns / 2]>(sums[block][first / 2]),
+              rows + block * (kLinearBlockBytes >> 4) + step * 2,
+              columns + first * (kLinearBlock * 2 >> 4) + step * 2);
         }
       }
     }
@@ -110,7 +103,7 @@ template <class Traits>
 struct LinearGroup {
   int index = 0;  ///< of the block's
   int rows = 0;   ///< which rows of the tile are its: index, or 0 where groups take turns
-  TileTokens<typename Traits::Type, Traits::kTokens>& tokens;
+  TileTokens<typename Traits::Type, Traits::kGroupTokens>& tokens;
   float* turned = nullptr;  ///< kLinearStagingBytes of shared memory
 
   __device__ int barrier() const { return 1 + index; }
@@ -350,6 +343,24 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
   }
 }
 
+/// kTokenRows: tile after tile. Each group has 64 tokens of a tile.
+template <class Traits>
+__device__ inline void ComputeTokenRows(const LinearArguments& args, const LinearShared& shared,
+                                        const LinearGroup<Traits>& group) {
+  constexpr int kTokens = Traits::kGroupTokens;
+  LinearSums<Traits> sums;
+  RingPlace place;
+  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
+    const int token_tile = walk.token_tile() * Traits::kGroups + group.index;
+    group.tokens.Prepare(token_tile);
+    ClearSums<Traits>(sums);
+    AddBlocks<Traits>(sums, shared, place, group.index, walk.count(), [] {});
+    const TokenRowsFinisher<typename Traits::Type, kTokens, Traits::kSumColumns / 2> finisher(
+        args, group.tokens, FirstRow<Traits>(walk, 0), token_tile * kTokens, group.turned);
+    finisher.Finish(sums[0]);
+  }
+}
+
 /// By one thread of each warp: an initialisation takes its time, and those of one warp follow each
 /// other.
 template <class Traits>
@@ -412,8 +423,8 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
     if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int index = warp / 4;
     char* own = memory + (shared.groups - SharedAddress(memory)) +
-                index * LinearGroupBytes(Traits::kTokens);
-    TileTokens<typename Traits::Type, Traits::kTokens> tokens(
+                index * LinearGroupBytes(Traits::kGroupTokens);
+    TileTokens<typename Traits::Type, Traits::kGroupTokens> tokens(
         args, 1 + index, reinterpret_cast<TileToken*>(own + kLinearStagingBytes));
     const LinearGroup<Traits> group{
         .index = index,
@@ -427,6 +438,8 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
       ComputeClustered<Traits>(args, shared, group);
     } else if constexpr (kMode == LinearMode::kChain) {
       ComputeChained<Traits>(args, shared, group, rank);
+    } else if constexpr (kMode == LinearMode::kTokenRows) {
+      ComputeTokenRows<Traits>(args, shared, group);
     } else {
       ComputeSequential<Traits>(args, shared, group, rank);
     }

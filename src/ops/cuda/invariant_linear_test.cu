@@ -193,7 +193,7 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   std::vector<int32_t> TokenCounts() const {
     std::vector<int32_t> counts = {1,   2,   7,   8,   9,   31,  32,  33,  63,  64,   65,  100,
                                    128, 129, 255, 256, 257, 511, 512, 544, 576, 1000, 2048};
-    if (Small()) counts = {1, 9, 33, 100, 129, 272};
+    if (Small()) counts = {1, 9, 20, 33, 100, 129, 272};
     std::erase_if(counts, [&](int32_t count) { return count > most_tokens_; });
     return counts;
   }
@@ -280,12 +280,14 @@ TEST_P(InvariantLinearTest, EveryTileGivesTheSameBits) {
   for (const int32_t tokens : TokenCounts()) {
     for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
       const LinearRoom room = (tokens + tile) % 2 == 0 ? LinearRoom::kWhole : LinearRoom::kHalf;
-      const auto plan = PlanLinearWith(tile, room,
-                                       {.rows = c.rows,
-                                        .cols = c.cols,
-                                        .splits = LinearSplits(c.rows, c.cols),
-                                        .tokens = tokens},
-                                       linear_->device());
+      const auto plan =
+          PlanLinearWith(tile, room,
+                         {.rows = c.rows,
+                          .cols = c.cols,
+                          .splits = LinearSplits(c.rows, c.cols),
+                          .tokens = tokens,
+                          .token_rows = TokenRowsSuit(LinearFinish::kFloat, c.rows, 0)},
+                         linear_->device());
       if (!plan) continue;
       ASSERT_NO_FATAL_FAILURE(MakeBatch(tokens));
       const Status status = linear_->RunPlan(*plan, weight_, {.elements = batch_.get()}, tokens,
@@ -345,6 +347,8 @@ std::vector<Case> Cases() {
   cases.push_back({"odd rows", CudaType::kBf16, 1001, 584});
   cases.push_back({"many ranges", CudaType::kF16, 960, 2560});
   cases.push_back({"one range", CudaType::kBf16, 9728, 896});
+  cases.push_back({"tiles in turn", CudaType::kF16, 24008, 72});
+  cases.push_back({"eights of rows", CudaType::kBf16, 1096, 584});
   cases.push_back({"one row", CudaType::kF16, 1, 8});
   return cases;
 }

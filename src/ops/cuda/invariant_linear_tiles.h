@@ -31,6 +31,10 @@ enum class LinearMode : uint8_t {
   kChain,
   /// One block a tile, its ranges one after another.
   kSequential,
+  /// For one range and few tokens: the tokens are the rows of the matrix product and the weight's
+  /// rows its columns, of which a tile may have any multiple of 8, so that the tiles come to one
+  /// for each multiprocessor. One block a tile, which has all tokens; none is cut.
+  kTokenRows,
 };
 
 /// The part of the output that a block of threads computes at a time, and how.
@@ -38,21 +42,29 @@ struct LinearTile {
   LinearMode mode = LinearMode::kCluster;
   int32_t groups = 1;     ///< groups of four warps that multiply
   int32_t blocks = 1;     ///< row blocks of a group
-  int32_t tokens = 8;     ///< tokens
+  int32_t tokens = 8;     ///< tokens; kTokenRows: those that are fetched
   int32_t multicast = 1;  ///< blocks of threads of a cluster that fetch the input for each other
   /// The groups take whole tiles in turn, instead of each a part of the same tile.
   bool ping_pong = false;
+  int32_t columns = 0;  ///< kTokenRows: rows of the weight
 
+  constexpr bool token_rows() const { return mode == LinearMode::kTokenRows; }
   constexpr int32_t row_blocks() const { return (ping_pong ? 1 : groups) * blocks; }
-  constexpr int32_t stage_bytes() const {
-    return row_blocks() * kLinearBlockBytes + tokens * kLinearBlock * 2;
+  /// Rows of the weight.
+  constexpr int32_t rows() const { return token_rows() ? columns : row_blocks() * kLinearBlock; }
+  constexpr int32_t stage_bytes() const { return (rows() + tokens) * kLinearBlock * 2; }
+  /// Tokens that a group finishes.
+  constexpr int32_t group_tokens() const {
+    return token_rows() && tokens > kLinearBlock ? kLinearBlock : tokens;
   }
+  /// Columns of a group's sums, whose rows are `blocks` row blocks, or for kTokenRows 64 tokens.
+  constexpr int32_t sum_columns() const { return token_rows() ? columns : tokens; }
   /// Tokens of one product; those of a tile beyond 256 are two.
   constexpr int32_t product_tokens() const { return tokens > 256 ? tokens / 2 : tokens; }
   /// Tokens that one copy brings.
   constexpr int32_t copy_tokens() const { return product_tokens() / multicast; }
   /// fp32 sums of one thread.
-  constexpr int32_t sums() const { return blocks * tokens / 2; }
+  constexpr int32_t sums() const { return blocks * sum_columns() / 2; }
   /// Those of a range, and where its ranges come one after another, of the ranges before it.
   constexpr int32_t kept_sums() const { return sums() * (mode == LinearMode::kSequential ? 2 : 1); }
   /// Whether registers must move from the warps that copy to those that multiply.
@@ -104,6 +116,17 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 8, .columns = 136},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 16, .columns = 136},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 32, .columns = 136},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 64, .columns = 136},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 32, .columns = 144},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 64, .columns = 144},
+    LinearTile{.mode = LinearMode::kTokenRows, .groups = 2, .tokens = 128, .columns = 144},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 8, .columns = 192},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 16, .columns = 192},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 32, .columns = 192},
+    LinearTile{.mode = LinearMode::kTokenRows, .tokens = 64, .columns = 192},
 };
 
 /// Shared memory that a block of threads may have on compute capability 9.0.
@@ -114,6 +137,10 @@ inline constexpr int32_t kLinearStagingBytes = 32 * kLinearBlock * 4;
 
 /// What a group keeps for each token of its tile.
 inline constexpr int32_t kTileTokenBytes = 16;
+
+// A product of kTokenRows reads 64 rows of tokens where fewer are fetched: behind the ring's last
+// stage that is what a group turns its sums in. What lies there reaches no sum that is used.
+static_assert(kLinearStagingBytes >= kLinearBlockBytes);
 
 /// Shared memory of a group, where it finishes `tokens` tokens.
 constexpr int32_t LinearGroupBytes(int32_t tokens) {
@@ -134,7 +161,7 @@ constexpr int32_t LinearSharedBytes(const LinearTile& tile, int32_t splits, int3
                                     bool merges_in_ring) {
   return kLinearAlignment + stages * tile.stage_bytes() +
          (merges_in_ring ? 0 : LinearMergeBytes(tile, splits)) +
-         tile.groups * LinearGroupBytes(tile.tokens) + 16 * stages + 8;
+         tile.groups * LinearGroupBytes(tile.group_tokens()) + 16 * stages + 8;
 }
 
 /// A product cut into tiles and ranges.
@@ -190,9 +217,11 @@ class LinearWalk {
   // memory once: in a chain workers have runs of tiles, so row tiles go fastest; else tiles side by
   // side are at work together.
   constexpr int32_t row_tile() const {
+    if constexpr (kMode == LinearMode::kTokenRows) return tile_;  // one token tile; no division
     return kMode == LinearMode::kChain ? tile_ % cut_.row_tiles : tile_ / cut_.token_tiles;
   }
   constexpr int32_t token_tile() const {
+    if constexpr (kMode == LinearMode::kTokenRows) return 0;
     return kMode == LinearMode::kChain ? tile_ / cut_.row_tiles : tile_ % cut_.token_tiles;
   }
 

@@ -6,6 +6,7 @@
 #include "ops/cuda/cache_layout.h"
 #include "ops/cuda/element.cuh"
 #include "ops/cuda/invariant_linear_kernel.h"
+#include "ops/cuda/largest_logit.cuh"
 #include "ops/cuda/linear_finish.h"
 
 namespace decant {
@@ -144,6 +145,13 @@ __device__ inline float Reciprocal(float x) {
   return value;
 }
 
+/// SiLU(gate * scale) * up * scale.
+__device__ inline float SiluMul(float gate, float up, float scale) {
+  gate = __fmul_rn(gate, scale);
+  const float silu = __fmul_rn(gate, Reciprocal(__fadd_rn(1, Exp2(__fmul_rn(gate, -kLog2E)))));
+  return __fmul_rn(silu, __fmul_rn(up, scale));
+}
+
 /// Where a dim of a head lies in a slot: in the tiled layout its piece of 8 dims depends on the
 /// slot.
 struct HeadDim {
@@ -186,6 +194,10 @@ class LinearFinisher {
     } else if constexpr (kFinish == LinearFinish::kSiluMul) {
       elements_ = static_cast<T*>(result_.output) + token * (args.rows / 2) +
                   PackedRowSource(args.pair_distance, row_);
+    } else if constexpr (kFinish == LinearFinish::kArgmax) {
+      parts_ = ArgmaxParts(args.rows);
+      largest_ = static_cast<ArgmaxPart*>(result_.output) + token * parts_ +
+                 first_row_ / kArgmaxRows + warp_;
     } else {
       const int column =
           kFinish == LinearFinish::kFloat ? PackedRowSource(args.pair_distance, row_) : row_;
@@ -299,12 +311,18 @@ class LinearFinisher {
       if constexpr (kFinish == LinearFinish::kFloat) WriteFloats(local, sums, scale);
       if constexpr (kFinish == LinearFinish::kQkv) WriteHead(local, sums, scale, beside);
       if constexpr (kFinish == LinearFinish::kSiluMul) WriteSiluMul(local, sums, scale);
+      if constexpr (kFinish == LinearFinish::kArgmax) WriteLargest(local, sums, scale);
     }
   }
 
+  /// What kFloat writes and kArgmax compares: the same bits.
+  __device__ static float4 Scaled(float4 sums, float scale) {
+    return make_float4(__fmul_rn(sums.x, scale), __fmul_rn(sums.y, scale), __fmul_rn(sums.z, scale),
+                       __fmul_rn(sums.w, scale));
+  }
+
   __device__ void WriteFloats(int local, float4 sums, float scale) const {
-    const float4 values = make_float4(__fmul_rn(sums.x, scale), __fmul_rn(sums.y, scale),
-                                      __fmul_rn(sums.z, scale), __fmul_rn(sums.w, scale));
+    const float4 values = Scaled(sums, scale);
     if (!Here(local)) return;
     float* out = floats_ + local * args_.rows;
     if (args_.pair_distance != 0) {
@@ -320,13 +338,35 @@ class LinearFinisher {
     }
   }
 
-  __device__ void WriteSiluMul(int local, float4 sums, float scale) const {
-    const auto value = [&](float gate, float up) {
-      gate = __fmul_rn(gate, scale);
-      const float silu = __fmul_rn(gate, Reciprocal(__fadd_rn(1, Exp2(__fmul_rn(gate, -kLog2E)))));
-      return __fmul_rn(silu, __fmul_rn(up, scale));
+  /// Of the warp's rows, which are one part. All lanes of a warp call it.
+  __device__ void WriteLargest(int local, float4 sums, float scale) const {
+    const float4 values = Scaled(sums, scale);
+    LargestLogit mine{-INFINITY, row_};
+    bool undrawable = false;
+    const auto take = [&](float value, int row) {
+      value = row < args_.rows ? value : -INFINITY;
+      undrawable = undrawable || IsUndrawable(value);
+      mine.token = value > mine.logit ? row : mine.token;  // rows come in order: equals stay behind
+      mine.logit = value > mine.logit ? value : mine.logit;
     };
-    const Pair values = Element<T>::FromFloat2(value(sums.x, sums.z), value(sums.y, sums.w));
+    take(values.x, row_);
+    take(values.y, row_ + 1);
+    take(values.z, row_ + 2);
+    take(values.w, row_ + 3);
+    mine.TakeFromLane(8);
+    mine.TakeFromLane(16);
+    // Four lanes have the token's rows.
+    const uint32_t lanes = __ballot_sync(0xffffffffU, undrawable) & (0x01010101U << lane_ % 8);
+    if (lane_ < 8 && local < tokens_here_) {
+      const uint32_t row = static_cast<uint32_t>(mine.token) | (lanes != 0 ? kUndrawable : 0);
+      *reinterpret_cast<uint2*>(largest_ + local * parts_) =
+          make_uint2(__float_as_uint(mine.logit), row);
+    }
+  }
+
+  __device__ void WriteSiluMul(int local, float4 sums, float scale) const {
+    const Pair values =
+        Element<T>::FromFloat2(SiluMul(sums.x, sums.z, scale), SiluMul(sums.y, sums.w, scale));
     if (Here(local)) *reinterpret_cast<Pair*>(elements_ + local * (args_.rows / 2)) = values;
   }
 
@@ -405,6 +445,9 @@ class LinearFinisher {
   float* const turned_;
   float* floats_ = nullptr;  ///< Where the outputs of the tile's first token go,
   T* elements_ = nullptr;    ///< those in the weights' type; for kQkv the head's.
+  // kArgmax: where the warp's part of the tile's first token goes, and how many parts a token has.
+  ArgmaxPart* largest_ = nullptr;
+  int parts_ = 0;
   // kQkv: of the lane's rows.
   bool is_query_ = false;
   bool rotates_ = false;
@@ -426,6 +469,8 @@ __device__ inline void WithFinish(LinearFinish finish, Call&& call) {
       return call(std::integral_constant<LinearFinish, LinearFinish::kResidual>{});
     case LinearFinish::kSiluMul:
       return call(std::integral_constant<LinearFinish, LinearFinish::kSiluMul>{});
+    case LinearFinish::kArgmax:
+      return call(std::integral_constant<LinearFinish, LinearFinish::kArgmax>{});
   }
 }
 

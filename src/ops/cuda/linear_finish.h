@@ -12,6 +12,7 @@ enum class LinearFinish : uint8_t {
   kQkv,       ///< bias and rotary embedding; queries, and K and V to their slots
   kResidual,  ///< added to the residual, which is also written in the form that products read
   kSiluMul,   ///< SiLU(gate) * up
+  kArgmax,    ///< what kFloat would write, but of each kArgmaxRows rows only the first largest
 };
 
 /// The residual in the form that products read, written by whoever writes the residual. A product's
@@ -31,6 +32,19 @@ constexpr int32_t SquareParts(int32_t hidden) {
 /// What the residual is multiplied by before it is rounded: room for values that fp16 does not
 /// have. Values below 2^-10 lose bits to that, no more than rounding costs those from 2^-10 on.
 constexpr float RoundedScale(CudaType type) { return type == CudaType::kF16 ? 0.0625F : 1.0F; }
+
+/// kArgmax: which is the first largest of kArgmaxRows neighbouring outputs of a token.
+struct alignas(8) ArgmaxPart {
+  float largest = 0;  ///< Never NaN, which counts as -inf.
+  /// The row of the weight that has it, or the first of the rows where nothing is above -inf; and
+  /// kUndrawable where there is a NaN or +infinity among the outputs.
+  uint32_t row = 0;
+};
+inline constexpr uint32_t kUndrawable = 0x80000000U;
+inline constexpr int32_t kArgmaxRows = 16;
+/// Parts of a token, those of whole row blocks of the weight: outputs beyond the rows count as
+/// -inf.
+constexpr int32_t ArgmaxParts(int32_t rows) { return (rows + 63) / 64 * (64 / kArgmaxRows); }
 
 /// What a product reads.
 struct LinearInput {
@@ -57,7 +71,8 @@ struct QkvPlaces {
 struct ProductResult {
   LinearFinish finish = LinearFinish::kFloat;
   /// kFloat: fp32 [tokens, rows]; kQkv: the queries [tokens, heads * head_dim]; kResidual: the
-  /// residual, fp32 [tokens, rows]; kSiluMul: [tokens, rows / 2]. 16-byte aligned.
+  /// residual, fp32 [tokens, rows]; kSiluMul: [tokens, rows / 2]; kArgmax, of weights whose rows
+  /// are in their own order: ArgmaxPart [tokens, ArgmaxParts(rows)]. 16-byte aligned.
   void* output = nullptr;
   ResidualForm form{};  ///< kResidual
   QkvPlaces qkv{};      ///< kQkv
@@ -84,6 +99,21 @@ constexpr int32_t TurnedPlace(int32_t token, int32_t row) {
   const int32_t line = (token & 4) | (token & 1) << 1 | (token >> 1 & 1);
   const int32_t piece = row / 4 ^ ((token >> 2 & 1) << 1 | (token & 1));
   return line * 16 + piece * 4 + row % 4;
+}
+
+/// The same where the sums have tokens as rows (LinearMode::kTokenRows): a warp turns kTurnedRows
+/// rows of 16 tokens, from neighbouring rows of two tokens to 16 rows of one token.
+inline constexpr int32_t kTurnedRows = 32;
+constexpr int32_t TokenRowsPlace(int32_t token, int32_t row) {
+  const int32_t swizzle = (token & 2) << 1 | (token & 1) << 1 | (token >> 1 & 1);
+  return token * kTurnedRows + (row / 4 ^ swizzle) * 4 + row % 4;
+}
+
+/// Whether sums that have tokens as rows can be finished so, of a weight of `rows` rows.
+constexpr bool TokenRowsSuit(LinearFinish finish, int32_t rows, int32_t pair_distance) {
+  if (rows % 8 != 0) return false;
+  if (finish == LinearFinish::kFloat) return pair_distance == 0;
+  return finish == LinearFinish::kSiluMul && pair_distance * 2 == rows;
 }
 
 }  // namespace decant

@@ -84,6 +84,48 @@ TEST(LinearFinishTest, TurningMeetsNoBankTwice) {
   }
 }
 
+TEST(LinearFinishTest, TurningTokensThatAreRowsMeetsNoBankTwice) {
+  constexpr int32_t kTokens = 16;
+  constexpr int32_t kBanks = 32;
+  std::set<int32_t> places;
+  for (int32_t token = 0; token < kTokens; ++token) {
+    for (int32_t row = 0; row < kTurnedRows; ++row) places.insert(TokenRowsPlace(token, row));
+    for (int32_t row = 0; row < kTurnedRows; row += 4) {
+      EXPECT_EQ(TokenRowsPlace(token, row) % 4, 0);
+      EXPECT_EQ(TokenRowsPlace(token, row + 3), TokenRowsPlace(token, row) + 3);
+    }
+  }
+  EXPECT_EQ(places.size(), size_t{kTokens * kTurnedRows});
+  EXPECT_EQ(*places.rbegin(), kTokens * kTurnedRows - 1);
+  for (int32_t first = 0; first < 32; first += 16) {  // half a warp's stores of 8 bytes
+    for (int32_t row = 0; row < kTurnedRows; row += 8) {
+      std::set<int32_t> pairs;
+      for (int32_t lane = first; lane < first + 16; ++lane) {
+        pairs.insert(TokenRowsPlace(lane / 4, row + lane % 4 * 2) % kBanks / 2);
+      }
+      EXPECT_EQ(pairs.size(), 16U);
+    }
+  }
+  for (int32_t first = 0; first < 32; first += 8) {  // eight lanes' loads of 16 bytes
+    for (int32_t row = 0; row < 16; row += 4) {
+      std::set<int32_t> fours;
+      for (int32_t lane = first; lane < first + 8; ++lane) {
+        fours.insert(TokenRowsPlace(lane / 2, lane % 2 * 16 + row) % kBanks / 4);
+      }
+      EXPECT_EQ(fours.size(), 8U);
+    }
+  }
+}
+
+TEST(LinearFinishTest, TokensAreRowsOfSomeFinishes) {
+  EXPECT_TRUE(TokenRowsSuit(LinearFinish::kFloat, 151936, 0));
+  EXPECT_TRUE(TokenRowsSuit(LinearFinish::kSiluMul, 17920, 8960));
+  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kFloat, 1001, 0));   // no whole sectors
+  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kFloat, 2048, 64));  // rows in another order
+  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kQkv, 2048, 64));
+  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kResidual, 1536, 0));
+}
+
 TEST(LinearFinishTest, SquarePartsCoverTheHiddenSize) {
   EXPECT_EQ(SquareParts(8), 1);
   EXPECT_EQ(SquareParts(64), 1);

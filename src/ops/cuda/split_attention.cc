@@ -59,7 +59,7 @@ Status SplitDecode::Plan(const StepArrays& step, cudaStream_t stream) {
   }
   rows_ = step.decode_rows;
   if (rows_ == 0) return {};
-  LaunchSplitItems(step, shape_.kv_heads, limits_.page_size, work_, stream);
+  LaunchSplitItems(step, limits_.max_rows, shape_.kv_heads, limits_.page_size, work_, stream);
   return CudaStatus(cudaGetLastError(), "planning decode attention");
 }
 

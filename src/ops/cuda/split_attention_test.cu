@@ -488,12 +488,15 @@ TEST_F(SplitAttentionTest, StepsOfChangingBatchesLeaveNothingBehind) {
 
 /// Plan and launches of several layers recorded once, then run with other rows in the same memory.
 TEST_F(SplitAttentionTest, AGraphTakesOtherRows) {
+  constexpr int32_t kPoisonContext = 1 << 30;
   const Rows rows({}, MixedLengths(40, 8), 5);
   const Cache cache(rows, 64);
   SplitDecode split = Create(cache);
   const std::vector<int32_t> all = AllRows(rows);
   Step step(cache, all);
   const std::vector<uint16_t> expected = Run(split, cache, step);
+  const DeviceMemory counts = Upload(std::vector<StepCounts>(1));
+  step.arrays.counts = static_cast<const StepCounts*>(counts.get());
   cudaStream_t stream = nullptr;
   Require(cudaStreamCreate(&stream));
   cudaGraph_t graph = nullptr;
@@ -507,11 +510,12 @@ TEST_F(SplitAttentionTest, AGraphTakesOtherRows) {
   Require(cudaGraphInstantiate(&executable, graph, 0));
   const int32_t pages = step.arrays.table_stride;
   for (int shift = 0; shift < 8; ++shift) {
-    // Rows in another order, in the same arrays.
+    // Rows in another order, in the same arrays, and fewer each time; behind them is poison.
     std::vector<int32_t> picked = all;
     std::rotate(picked.begin(), picked.begin() + shift * 5, picked.end());
+    picked.resize(all.size() - shift * 5);
     std::vector<int32_t> contexts;
-    std::vector<int32_t> tables(picked.size() * pages, kPoisonPage);
+    std::vector<int32_t> tables(all.size() * pages, kPoisonPage);
     std::vector<uint16_t> queries;
     const auto width = static_cast<size_t>(rows.shape.width());
     for (size_t i = 0; i < picked.size(); ++i) {
@@ -523,7 +527,9 @@ TEST_F(SplitAttentionTest, AGraphTakesOtherRows) {
     const auto put = [](const DeviceMemory& to, const auto& from) {
       Require(CopyToDevice(to.get(), from.data(), from.size() * sizeof(from[0])));
     };
+    contexts.resize(all.size(), kPoisonContext);
     put(step.context_lens, contexts);
+    put(counts, std::vector<StepCounts>{{.decode_rows = static_cast<int32_t>(picked.size())}});
     put(step.block_tables, tables);
     put(step.queries, queries);
     for (int repeat = 0; repeat < 3; ++repeat) Require(cudaGraphLaunch(executable, stream));

@@ -13,7 +13,8 @@ struct ItemsArgs {
   const int32_t* context_lens;
   const int32_t* block_tables;
   int32_t table_stride;
-  int32_t rows;
+  int32_t rows;              ///< where there are counts: at most
+  const StepCounts* counts;  ///< or null
   int32_t kv_heads;
   int32_t page_size;
   int32_t together;  ///< slots of a group
@@ -103,8 +104,11 @@ __device__ int4 GroupsOf(const ItemsArgs& args, int32_t row, int32_t first, int3
 __global__ void __launch_bounds__(kThreads) SplitItemsKernel(ItemsArgs args) {
   __shared__ Row rows[kSplitMaxRows];
   const int32_t kv_heads = args.kv_heads;
+  const int32_t row_count = args.counts == nullptr ? args.rows : args.counts->decode_rows;
   {
-    const int32_t context = threadIdx.x < args.rows ? args.context_lens[threadIdx.x] : 0;
+    // Both numbers are asked for at once.
+    const int32_t read = threadIdx.x < args.rows ? args.context_lens[threadIdx.x] : 0;
+    const int32_t context = threadIdx.x < row_count ? read : 0;
     rows[threadIdx.x].context = context;
     rows[threadIdx.x].rest = max(context, 0) % kSplitTokens;
   }
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) SplitItemsKernel(ItemsArgs args) {
   int32_t rank = 0;
   int32_t rests = 0;
 #pragma unroll 8
-  for (int32_t other = 0; other < args.rows; ++other) {
+  for (int32_t other = 0; other < row_count; ++other) {
     const int32_t rest = rows[other].rest;
     rests += rest > 0 ? 1 : 0;
     rank += rest > row.rest || (rest == row.rest && other < threadIdx.x) ? 1 : 0;
@@ -139,14 +143,14 @@ __global__ void __launch_bounds__(kThreads) SplitItemsKernel(ItemsArgs args) {
   const int32_t first_last = kv_heads * total.whole;
   const int32_t first_rest = first_last + kv_heads * total.last;
   const int32_t groups_of_page = args.page_size / args.together;
-  for (int32_t i = threadIdx.x; i < (total.whole + args.rows) * vectors; i += kThreads) {
+  for (int32_t i = threadIdx.x; i < (total.whole + row_count) * vectors; i += kThreads) {
     const int32_t cut_of_all = i / vectors;
     const int32_t vector = i % vectors;
     // The last row that begins at or before this cut; rows before row r have before.whole + r.
     int32_t r = 0;
 #pragma unroll
     for (int32_t step = kSplitMaxRows / 2; step > 0; step /= 2) {
-      if (r + step < args.rows && rows[r + step].before.whole + r + step <= cut_of_all) r += step;
+      if (r + step < row_count && rows[r + step].before.whole + r + step <= cut_of_all) r += step;
     }
     const Row& of = rows[r];
     if (of.context <= 0) continue;
@@ -185,14 +189,17 @@ __global__ void __launch_bounds__(kThreads) SplitItemsKernel(ItemsArgs args) {
 
 }  // namespace
 
-void LaunchSplitItems(const StepArrays& step, int32_t kv_heads, int32_t page_size,
+void LaunchSplitItems(const StepArrays& step, int32_t max_rows, int32_t kv_heads, int32_t page_size,
                       const SplitWork& work, cudaStream_t stream) {
+  // A graph of it serves steps of any number of rows.
+  const int32_t rows = step.counts == nullptr ? step.decode_rows : max_rows;
   // Without the attribute of LaunchOverlapped: histories of earlier steps are complete in memory
   // when this runs, which is why the attention kernels after it may load them at once.
   SplitItemsKernel<<<1, kThreads, 0, stream>>>({.context_lens = step.context_lens,
                                                 .block_tables = step.block_tables,
                                                 .table_stride = step.table_stride,
-                                                .rows = step.decode_rows,
+                                                .rows = rows,
+                                                .counts = step.counts,
                                                 .kv_heads = kv_heads,
                                                 .page_size = page_size,
                                                 .together = TiledSlots(page_size),

@@ -15,6 +15,18 @@ inline constexpr int32_t kNoRow = -1;
 struct PromptItem;
 struct PromptMerge;
 
+/// What a step draws as a part of its graph: the tokens that follow its first `samples` tokens.
+struct GraphDraws {
+  int32_t samples = 0;
+  int32_t turn = 0;  ///< 0 or 1: where they go, since two steps may be in flight.
+};
+
+/// Numbers of a step that its graph's kernels read from device memory, as one graph serves many.
+struct StepCounts {
+  int32_t decode_rows = 0;
+  GraphDraws draws{};
+};
+
 /// The sizes of a plan for the ranged prompt kernel; see prompt_plan.h.
 struct alignas(16) PromptPlanCounts {
   int32_t items = 0;
@@ -45,6 +57,9 @@ struct StepArrays {
   const int32_t* block_tables = nullptr;  ///< [rows, table_stride]
   /// [prompt_tiles, 2]: row, first query row of it.
   const int32_t* prompt_tiles_at = nullptr;
+
+  /// [1]; null: decode_rows is right, and nothing is drawn in a graph.
+  const StepCounts* counts = nullptr;
 
   PromptPlanCounts prompt_plan;  ///< Of no items where none was asked for.
   /// The same in device memory [1], for graphs that serve many plans.

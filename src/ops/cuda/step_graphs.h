@@ -15,16 +15,17 @@
 
 namespace decant {
 
-/// What the launches of a step's layers depend on, beside the contents of device memory.
+/// What the launches of a step's graph depend on, beside the contents of device memory.
 struct StepKind {
   int32_t tokens = 0;  ///< As padded.
   int32_t table_stride = 0;
   bool decodes = false;  ///< Whether there are decode tokens.
   bool prompts = false;  ///< Whether there are prompt chunks.
+  int32_t samples = 0;   ///< Tokens of the head, as padded; 0: it is not in the graph.
 
   bool operator==(const StepKind& other) const {
     return tokens == other.tokens && table_stride == other.table_stride &&
-           decodes == other.decodes && prompts == other.prompts;
+           decodes == other.decodes && prompts == other.prompts && samples == other.samples;
   }
 };
 
@@ -34,7 +35,7 @@ enum class StepCalls {
   kLost,    ///< They could not be recorded. Nothing of them is queued: they must be made again.
 };
 
-/// Graphs of steps' layers. The first step of a kind is queued kernel by kernel, so that what is
+/// Graphs of steps. The first step of a kind is queued kernel by kernel, so that what is
 /// loaded or chosen at first use is there when the second is recorded; from then on the kind is
 /// launched as one. The kinds that were used last are kept. Where recording fails, a warning says
 /// so, once, and from then on kernels are queued one by one.
@@ -117,10 +118,12 @@ class StepGraphsOf {
   }
 
   void TellOfGraph() const {
-    LogDebug("a graph of a step of {} tokens ({}{}{}) in {:.1f} ms; {} graphs hold {:.1f} MiB",
-             kind_.tokens, kind_.decodes ? "decode" : "",
-             kind_.decodes && kind_.prompts ? ", " : "", kind_.prompts ? "prompts" : "",
-             watch_.Seconds() * 1e3, size(), static_cast<double>(bytes()) / (1 << 20));
+    LogDebug(
+        "a graph of a step of {} tokens ({}{}{}; {} sampled) in {:.1f} ms; {} graphs hold {:.1f} "
+        "MiB",
+        kind_.tokens, kind_.decodes ? "decode" : "", kind_.decodes && kind_.prompts ? ", " : "",
+        kind_.prompts ? "prompts" : "", kind_.samples, watch_.Seconds() * 1e3, size(),
+        static_cast<double>(bytes()) / (1 << 20));
   }
 
   void Fail(const Status& status) {

@@ -73,6 +73,8 @@ TEST(StepGraphsTest, RecordsTheSecondOfAKindAndLaunchesItFromThenOn) {
   mixed.prompts = true;
   StepKind wider = kDecode;
   wider.table_stride = 5;
+  StepKind with_head = kDecode;
+  with_head.samples = 8;
   Step(graphs, stream, kDecode, "before");
   EXPECT_EQ(graphs.size(), 0);
   Step(graphs, stream, kDecode, "a");
@@ -81,15 +83,16 @@ TEST(StepGraphsTest, RecordsTheSecondOfAKindAndLaunchesItFromThenOn) {
   StepTwice(graphs, stream, mixed, "b");
   StepTwice(graphs, stream, wider, "c");
   StepTwice(graphs, stream, {.tokens = 16, .table_stride = 4, .decodes = true}, "d");
+  StepTwice(graphs, stream, with_head, "e");
   Step(graphs, stream, kDecode, "not called");
   Step(graphs, stream, mixed, "not called");
-  EXPECT_EQ(stream.ran,
-            (std::vector<std::string>{"before", "a", "a", "b", "b", "c", "c", "d", "d", "a", "b"}));
-  EXPECT_EQ(graphs.size(), 4);
-  EXPECT_EQ(graphs.bytes(), 40);
+  EXPECT_EQ(stream.ran, (std::vector<std::string>{"before", "a", "a", "b", "b", "c", "c", "d", "d",
+                                                  "e", "e", "a", "b"}));
+  EXPECT_EQ(graphs.size(), 5);
+  EXPECT_EQ(graphs.bytes(), 50);
   graphs.Clear();
-  Step(graphs, stream, kDecode, "e");
-  EXPECT_EQ(stream.ran.back(), "e");
+  Step(graphs, stream, kDecode, "f");
+  EXPECT_EQ(stream.ran.back(), "f");
 }
 
 TEST(StepGraphsTest, KeepsTheKindsThatWereUsedLast) {

@@ -34,7 +34,8 @@ StepPacker::StepPacker(const StepLimits& limits)
   const int64_t words = int64_t{3} * limits.tokens + int64_t{4} * limits.rows + 2 * tiles +
                         int64_t{limits.prompt_plan.items} * kWords<PromptItem> +
                         int64_t{limits.prompt_plan.merges} * kWords<PromptMerge> +
-                        kWords<PromptPlanCounts> + int64_t{limits.rows} * rounded_stride_;
+                        kWords<PromptPlanCounts> + kWords<StepCounts> +
+                        int64_t{limits.rows} * rounded_stride_;
   // Each array, and the tables, may be rounded up.
   host_words_ = words + int64_t{kAlignment} * (StepCopies::kMostPieces + 1);
   device_words_ = host_words_;
@@ -132,7 +133,8 @@ void StepPacker::PackPromptTiles(const StepBatch& batch, StepArrays& step) {
 }
 
 StepArrays StepPacker::Pack(const StepBatch& batch, PromptPlanner* planner, StepShape shape,
-                            std::span<int32_t> host, const int32_t* device) {
+                            const GraphDraws& draws, std::span<int32_t> host,
+                            const int32_t* device) {
   host_ = host;
   device_ = device;
   host_used_ = 0;
@@ -155,6 +157,8 @@ StepArrays StepPacker::Pack(const StepBatch& batch, PromptPlanner* planner, Step
   }
   PackTokens(batch, step);
   PackRows(batch, step);
+  const StepCounts counts{.decode_rows = step.decode_rows, .draws = draws};
+  Copy(std::span<const StepCounts>(&counts, 1), 1, step.counts);
   PackPromptTiles(batch, step);
   if (planner != nullptr) {
     step.prompt_plan = planner->Plan(batch.rows, step.table_stride);

@@ -48,7 +48,7 @@ class StepPacker {
   /// planner, also plans the step for the ranged prompt kernel; the tiles of the other one are
   /// packed too, since a gate may exchange the kernels of a step that has begun.
   StepArrays Pack(const StepBatch& batch, PromptPlanner* planner, StepShape shape,
-                  std::span<int32_t> host, const int32_t* device);
+                  const GraphDraws& draws, std::span<int32_t> host, const int32_t* device);
   /// Of the step packed last.
   const StepCopies& copies() const { return copies_; }
 

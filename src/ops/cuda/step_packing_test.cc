@@ -83,9 +83,10 @@ class PackedStep {
         device_(packer_.device_words(), kPoison) {}
 
   /// Packs into poisoned memory.
-  const StepArrays& Pack(const StepBatch& batch, PromptPlanner* planner, StepShape shape) {
+  const StepArrays& Pack(const StepBatch& batch, PromptPlanner* planner, StepShape shape,
+                         const GraphDraws& draws = {}) {
     std::ranges::fill(host_, kPoison);
-    step_ = packer_.Pack(batch, planner, shape, host_, device_.data());
+    step_ = packer_.Pack(batch, planner, shape, draws, host_, device_.data());
     return step_;
   }
   void Copy() {
@@ -111,8 +112,13 @@ constexpr StepLimits kLimits = {.tokens = 48, .rows = 6, .pages_per_row = 5, .gr
 TEST(StepPackerTest, PadsTokensAndTables) {
   const Batch batch({{1, 9}, {1, 16}, {7, 7}}, 8);
   PackedStep packed(kLimits);
-  const StepArrays& step = packed.Pack(batch.view, nullptr, StepShape::kRounded);
+  const StepArrays& step =
+      packed.Pack(batch.view, nullptr, StepShape::kRounded, {.samples = 2, .turn = 1});
   packed.Copy();
+  const StepCounts counts = packed.At(step.counts, 1)[0];
+  EXPECT_EQ(counts.decode_rows, 2);
+  EXPECT_EQ(counts.draws.samples, 2);
+  EXPECT_EQ(counts.draws.turn, 1);
   EXPECT_EQ(step.tokens, 16);
   EXPECT_EQ(step.rows, 3);
   EXPECT_EQ(step.decode_rows, 2);
@@ -205,7 +211,8 @@ TEST(StepPackerTest, KeepsPlacesFromStepToStep) {
     return std::vector<const void*>{step.token_ids,     step.positions,     step.token_rows,
                                     step.query_starts,  step.query_lens,    step.context_lens,
                                     step.row_slots,     step.block_tables,  step.prompt_items,
-                                    step.prompt_merges, step.prompt_counts, step.prompt_tiles_at};
+                                    step.prompt_merges, step.prompt_counts, step.prompt_tiles_at,
+                                    step.counts};
   };
   const std::vector<const void*> first = places(Batch({{1, 3}}, 16));
   EXPECT_THAT(first, Each(::testing::NotNull()));

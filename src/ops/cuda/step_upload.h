@@ -23,7 +23,7 @@ class StepUpload {
 
   /// StepPacker::Pack, and its copies queued. Waits only for those of the step before the last.
   Expected<StepArrays> Send(const StepBatch& batch, PromptPlanner* planner, StepShape shape,
-                            const CudaStream& stream);
+                            const GraphDraws& draws, const CudaStream& stream);
 
  private:
   struct Slot {
