@@ -128,7 +128,9 @@ __global__ void __launch_bounds__(kThreads)
   WithFinish(args.result.finish, [&](auto finish) {
     const LinearFinisher<T, kTokens, finish()> finisher(
         args, tokens, static_cast<int>(blockIdx.x) * kLinearBlock, first_token, turned);
-    finisher.Finish(0, 1, chunks, [&](int begin) {
+    finisher.Finish(0, 1, chunks, [&](int begin, float4(&beside)[kFinishChunks]) {
+#pragma unroll
+      for (int i = 0; i < kFinishChunks; ++i) beside[i] = finisher.BesideOf(begin + i);
 #pragma unroll
       for (int i = 0; i < Tile::kChunks; ++i) {
         if (i / kFinishChunks * kFinishChunks != begin) continue;

@@ -127,18 +127,32 @@ __device__ inline void FinishTileAs(LinearSums<Traits>& sums, const LinearArgume
     const int row = (first_row_block + group.rows * Traits::kBlocks + block) * kLinearBlock;
     if (row >= args.rows) continue;
     const FinisherOf<Traits, kFinish> finisher(args, group.tokens, row, first_token, group.turned);
-    // A branch for each place, since registers have no addresses.
-    finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token), [&](int begin) {
+    // All of it at once where registers have room, so that it is waited for once.
+    constexpr bool kAllBeside = Traits::kTile.adds_at_once();
+    float4 all_beside[kAllBeside ? Traits::kChunks : 1];
+    if constexpr (kAllBeside) {
 #pragma unroll
-      for (int first = 0; first < Traits::kChunks; first += kFinishChunks) {
-        if (first != begin) continue;
+      for (int i = 0; i < Traits::kChunks; ++i) all_beside[i] = finisher.BesideOf(i);
+    }
+    finisher.Finish(0, 1, ChunksOf<Traits>(args, first_token),
+                    [&](int begin, float4(&beside)[kFinishChunks]) {
+                      if constexpr (!kAllBeside) {
 #pragma unroll
-        for (int i = first; i < first + kFinishChunks && i < Traits::kChunks; ++i) {
-          const float* at = sums[block] + i * 4;
-          finisher.Stage(i - first, make_float4(at[0], at[1], at[2], at[3]));
-        }
-      }
-    });
+                        for (int i = 0; i < kFinishChunks; ++i)
+                          beside[i] = finisher.BesideOf(begin + i);
+                      }
+      // A branch for each place, since registers have no addresses.
+#pragma unroll
+                      for (int first = 0; first < Traits::kChunks; first += kFinishChunks) {
+                        if (first != begin) continue;
+#pragma unroll
+                        for (int i = first; i < first + kFinishChunks && i < Traits::kChunks; ++i) {
+                          const float* at = sums[block] + i * 4;
+                          finisher.Stage(i - first, make_float4(at[0], at[1], at[2], at[3]));
+                          if constexpr (kAllBeside) beside[i - first] = all_beside[i];
+                        }
+                      }
+                    });
   }
 }
 
@@ -224,7 +238,11 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     WaitInPlace(shared.merged(), 0);  // memory that others still send to must not go
     return;
   }
-  const auto add_ranges = [&](int begin, const auto& finisher) {
+  const auto add_ranges = [&](int begin, const auto& finisher, float4(&beside)[kFinishChunks]) {
+#pragma unroll
+    for (int i = 0; i < kFinishChunks; ++i) {
+      beside[i] = finisher.BesideOf(rank + (begin + i) * splits);
+    }
     if (begin == 0) WaitInPlace(shared.merged(), 0);
 #pragma unroll
     for (int i = 0; i < kFinishChunks; ++i) {
@@ -240,7 +258,9 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
   };
   WithFinish(args.result.finish, [&](auto finish) {
     const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token, group.turned);
-    finisher.Finish(rank, splits, owned, [&](int begin) { add_ranges(begin, finisher); });
+    finisher.Finish(rank, splits, owned, [&](int begin, float4(&beside)[kFinishChunks]) {
+      add_ranges(begin, finisher, beside);
+    });
   });
 }
 

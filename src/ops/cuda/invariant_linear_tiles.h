@@ -75,8 +75,22 @@ struct LinearTile {
     return groups * kLinearGroupThreads + (moves_registers() ? kLinearGroupThreads : 64);
   }
   /// Whether the registers of two blocks fit on a multiprocessor, by an estimate of what a thread
-  /// needs.
-  constexpr bool two_fit() const { return threads() * (kept_sums() + 40) <= 32 * 1024; }
+  /// needs. Tiles that share the input are made for one.
+  constexpr bool two_fit() const {
+    return multicast == 1 && threads() * (kept_sums() + 40) <= 32 * 1024;
+  }
+  /// Registers of a thread that multiplies: each quarter of a multiprocessor has 512 for each lane,
+  /// and a quarter of the warps.
+  constexpr int32_t thread_registers() const {
+    if (moves_registers()) return 232;
+    const int32_t warps = threads() / 32 * (two_fit() ? 2 : 1);
+    const int32_t fit = 512 / ((warps + 3) / 4) / 8 * 8;
+    return fit < 255 ? fit : 255;
+  }
+  /// Whether there is room beside the sums for as many numbers that are added to them.
+  constexpr bool adds_at_once() const {
+    return blocks == 1 && 2 * sums() + 60 <= thread_registers();
+  }
   constexpr bool operator==(const LinearTile&) const = default;
 };
 
@@ -115,7 +129,11 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 112, .multicast = 2},
+    LinearTile{.mode = LinearMode::kSequential, .tokens = 144, .multicast = 2},
+    LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 96, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
+    LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 192, .multicast = 2},
     LinearTile{.mode = LinearMode::kTokenRows, .tokens = 8, .columns = 136},
     LinearTile{.mode = LinearMode::kTokenRows, .tokens = 16, .columns = 136},
     LinearTile{.mode = LinearMode::kTokenRows, .tokens = 32, .columns = 136},

@@ -54,8 +54,12 @@ class TileTokens {
   __device__ void Prepare(int tile) {
     if (tile == prepared_ || args_.result.finish == LinearFinish::kResidual) return;
     if (prepared_ >= 0) SyncThreads(barrier_, kLinearGroupThreads);  // all are done with the last
-    if (args_.result.finish == LinearFinish::kQkv) Locate(tile);
+    const bool locates = args_.result.finish == LinearFinish::kQkv;
+    // What is loaded first is on its way while factors are found.
+    Place mine[kMine];
+    if (locates) LoadPlaces(tile, mine);
     Scales(tile);
+    if (locates) Locate(mine);
     SyncThreads(barrier_, kLinearGroupThreads);
     prepared_ = tile;
   }
@@ -64,16 +68,34 @@ class TileTokens {
   __device__ TileToken& at(int i) const { return memory_[i]; }
 
  private:
-  /// Looks up where the tile's K and V go.
-  __device__ void Locate(int tile) {
+  /// Tokens whose K and V a thread locates.
+  static constexpr int kMine = (kTokens + kLinearGroupThreads - 1) / kLinearGroupThreads;
+  struct Place {
+    int32_t position;
+    int32_t row;  ///< kNoRow: no such token, or padding
+  };
+
+  __device__ void LoadPlaces(int tile, Place (&places)[kMine]) const {
     const QkvPlaces& qkv = args_.result.qkv;
-    for (int i = threadIdx.x % kLinearGroupThreads; i < kTokens; i += kLinearGroupThreads) {
-      const int token = tile * kTokens + i;
-      if (token >= args_.tokens) return;
-      const int32_t position = __ldcg(qkv.positions + token);
-      const int32_t row = __ldcg(qkv.token_rows + token);
-      memory_[i].position = position;
-      memory_[i].slot = row == kNoRow ? kNoSlot : SlotOf(row, position);
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const int at = threadIdx.x % kLinearGroupThreads + i * kLinearGroupThreads;
+      const int token = tile * kTokens + at;
+      const bool there = at < kTokens && token < args_.tokens;
+      places[i].position = there ? __ldcg(qkv.positions + token) : 0;
+      places[i].row = there ? __ldcg(qkv.token_rows + token) : kNoRow;
+    }
+  }
+
+  /// Looks up where the tile's K and V go.
+  __device__ void Locate(const Place (&places)[kMine]) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const int at = threadIdx.x % kLinearGroupThreads + i * kLinearGroupThreads;
+      if (at >= kTokens) break;
+      memory_[at].position = places[i].position;
+      memory_[at].slot =
+          places[i].row == kNoRow ? kNoSlot : SlotOf(places[i].row, places[i].position);
     }
   }
   __device__ int64_t SlotOf(int32_t row, int32_t position) const {
@@ -89,7 +111,8 @@ class TileTokens {
   __device__ void Scales(int tile) {
     constexpr int kAtOnce = kLinearGroupThreads / 4;
     constexpr int kRounds = (kTokens + kAtOnce - 1) / kAtOnce;
-    constexpr int kLoads = kRounds > 2 ? 2 : 8;  // of each round, on their way together
+    // Of each round, on their way together: mostly all of them, for hidden sizes up to 1536.
+    constexpr int kLoads = kRounds > 5 ? 2 : kRounds > 2 ? 6 : 8;
     const int first = static_cast<int>(threadIdx.x) % kLinearGroupThreads / 4;
     const int parts = args_.squares == nullptr ? 0 : SquareParts(args_.cols);
     float sums[kRounds] = {};
@@ -208,18 +231,20 @@ class LinearFinisher {
     }
   }
 
+  /// What is added to the sums of the tile's chunk of 8 tokens or turns them. Chunks beyond the
+  /// last one may be asked for too.
+  __device__ float4 BesideOf(int chunk) const { return LoadBeside(chunk * 8 + lane_ % 8); }
+
   /// Finishes `count` chunks: chunk i has the 8 tokens from 8 (first + i * stride) of the tile on.
-  /// stage(i) calls Stage for chunks i to i + kFinishChunks - 1, as far as there are so many. All
-  /// threads of the group call it.
+  /// stage(i, beside) calls Stage for chunks i to i + kFinishChunks - 1, as far as there are so
+  /// many, and gives what BesideOf has of them. All threads of the group call it.
   template <typename StageChunks>
   __device__ void Finish(int first, int stride, int count, StageChunks&& stage) const {
 #pragma unroll 1
     for (int begin = 0; begin < count; begin += kFinishChunks) {
       const int local = (first + begin * stride) * 8 + lane_ % 8;
       float4 beside[kFinishChunks];
-#pragma unroll
-      for (int i = 0; i < kFinishChunks; ++i) beside[i] = LoadBeside(local + i * stride * 8);
-      stage(begin);
+      stage(begin, beside);
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < kFinishChunks; ++i) {
@@ -285,7 +310,6 @@ class LinearFinisher {
     return tokens_.at(min(local, kTokens - 1));
   }
 
-  /// What is added to the sums or turns them, asked for before the sums are at hand.
   __device__ float4 LoadBeside(int local) const {
     const float* from = nullptr;
     bool loads = Here(local);
