@@ -56,7 +56,7 @@ __device__ inline void ArriveThreads(int id, int threads) {
 
 /// sums += the products of the next `count` column blocks, in order. `group` is which rows of the
 /// products are the caller's: of the tile, or kTokenRows: 64 tokens. `issued` is called when the
-/// last product has been issued.
+/// last product has been issued. `count` may be 0.
 template <class Traits, class Issued>
 __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& shared,
                                  RingPlace& place, int group, int count, Issued&& issued) {
@@ -95,7 +95,7 @@ __device__ inline void AddBlocks(LinearSums<Traits>& sums, const LinearShared& s
   issued();
   WaitProducts<0>();
   PinSums<Traits>(sums);
-  ReleaseStage<Traits>(shared, previous);
+  if (count > 0) ReleaseStage<Traits>(shared, previous);
 }
 
 /// A group of four warps that multiply.
@@ -112,9 +112,20 @@ struct LinearGroup {
 template <class Traits, LinearFinish kFinish>
 using FinisherOf = LinearFinisher<typename Traits::Type, Traits::kTokens, kFinish>;
 
-/// Chunks of 8 tokens that there are of a tile.
+/// A block begins with a rehearsal: a tile behind the last token, of which no product is computed,
+/// nothing is loaded and nothing written. That brings the instructions for what stands around the
+/// products to the multiprocessor while the kernels before this one still run or the first input is
+/// on its way: else each is waited for when it is needed, which takes longer than to run it.
+template <class Traits>
+__device__ inline int RehearsedTile(const LinearArguments& args) {
+  return (args.tokens + Traits::kTokens - 1) / Traits::kTokens;
+}
+
+/// Chunks of 8 tokens that there are of a tile; of the rehearsed one, those that are finished
+/// together.
 template <class Traits>
 __device__ inline int ChunksOf(const LinearArguments& args, int first_token) {
+  if (first_token >= args.tokens) return min(Traits::kChunks, kFinishChunks);
   return min(Traits::kChunks, (args.tokens - first_token + 7) / 8);
 }
 
@@ -172,10 +183,16 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
                                          const LinearGroup<Traits>& group, int rank) {
   LinearSums<Traits> sums;
   LinearSums<Traits> total;
+  ClearSums<Traits>(total);
   RingPlace place;
-  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    group.tokens.Prepare(walk.token_tile());
-    for (int range = 0; range < args.cut.splits; ++range) {
+  auto walk = MakeWalk<Traits>(args);
+#pragma unroll 1
+  for (bool rehearses = true; walk.valid(); rehearses = false) {
+    const int tile = rehearses ? RehearsedTile<Traits>(args) : walk.token_tile();
+    if (!rehearses) WaitForEarlierKernels();
+    group.tokens.Prepare(tile);
+    const int ranges = rehearses ? 0 : args.cut.splits;
+    for (int range = 0; range < ranges; ++range) {
       ClearSums<Traits>(sums);
       AddBlocks<Traits>(sums, shared, place, group.rows,
                         args.cut.RangeBegin(range + 1) - args.cut.RangeBegin(range), [] {});
@@ -188,7 +205,8 @@ __device__ inline void ComputeSequential(const LinearArguments& args, const Line
       }
     }
     FinishTile<Traits>(total, args, group, FirstRowBlock<Traits>(walk, rank),
-                       walk.token_tile() * Traits::kTokens);
+                       tile * Traits::kTokens);
+    if (!rehearses) walk.Next();
   }
 }
 
@@ -200,68 +218,76 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
   const int splits = args.cut.splits;
   const auto walk = MakeWalk<Traits>(args);
   const int rank = static_cast<int>(ClusterRank());
-  const int first_token = walk.token_tile() * Traits::kTokens;
-  const int chunks = ChunksOf<Traits>(args, first_token);
   const int thread = threadIdx.x % kLinearGroupThreads;
+  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
   constexpr int kSumBytes = kLinearGroupThreads * 16;  // 8 tokens of a group's rows, from one block
-
-  LinearSums<Traits> sums;
-  RingPlace place;
-  group.tokens.Prepare(walk.token_tile());
-  ClearSums<Traits>(sums);
-  AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [] {});
-
-  // The others have started, and where sums meet in the ring, are done with theirs.
-  if (args.merges_in_ring) ArriveAtCluster();
-  WaitForCluster();
   const uint32_t group_merge =
       shared.merge + group.index * ((Traits::kChunks + splits - 1) / splits) * splits * kSumBytes +
       thread * 16;
-  int owner = 0;
-  uint32_t at = group_merge + rank * kSumBytes;
-#pragma unroll
-  for (int chunk = 0; chunk < Traits::kChunks; ++chunk) {
-    if (chunk >= chunks) continue;
-    const float* from = sums[0] + chunk * 4;
-    SendAsync(AddressIn(owner, at), make_float4(from[0], from[1], from[2], from[3]),
-              AddressIn(owner, shared.merged()));
-    if (++owner == splits) {
-      owner = 0;
-      at += splits * kSumBytes;
-    }
-  }
 
-  const int owned = (chunks - rank + splits - 1) / splits;
-  if (owned <= 0) return;
-  const int row = (walk.row_tile() * Traits::kRowBlocks + group.rows) * kLinearBlock;
-  if (row >= args.rows) {
-    WaitInPlace(shared.merged(), 0);  // memory that others still send to must not go
+  LinearSums<Traits> sums;
+  RingPlace place;
+#pragma unroll 1
+  for (bool rehearses = true;; rehearses = false) {
+    const int tile = rehearses ? RehearsedTile<Traits>(args) : walk.token_tile();
+    const int first_token = tile * Traits::kTokens;
+    const int chunks = ChunksOf<Traits>(args, first_token);
+    if (!rehearses) WaitForEarlierKernels();
+    group.tokens.Prepare(tile);
+    ClearSums<Traits>(sums);
+    AddBlocks<Traits>(sums, shared, place, group.rows, rehearses ? 0 : walk.count(), [] {});
+
+    if (!rehearses) {
+      // The others have started, and where sums meet in the ring, are done with theirs.
+      if (args.merges_in_ring) ArriveAtCluster();
+      WaitForCluster();
+      int owner = 0;
+      uint32_t at = group_merge + rank * kSumBytes;
+#pragma unroll
+      for (int chunk = 0; chunk < Traits::kChunks; ++chunk) {
+        if (chunk >= chunks) continue;
+        const float* from = sums[0] + chunk * 4;
+        SendAsync(AddressIn(owner, at), make_float4(from[0], from[1], from[2], from[3]),
+                  AddressIn(owner, shared.merged()));
+        if (++owner == splits) {
+          owner = 0;
+          at += splits * kSumBytes;
+        }
+      }
+    }
+
+    // At least one, so that all go through the same instructions.
+    const int owned = rehearses ? 1 : (chunks - rank + splits - 1) / splits;
+    const bool finishes = owned > 0 && row < args.rows;
+    if (finishes) {
+      WithFinish(args.result.finish, [&](auto finish) {
+        const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token,
+                                                    group.turned);
+        finisher.Finish(rank, splits, owned, [&](int begin, float4(&beside)[kFinishChunks]) {
+#pragma unroll
+          for (int i = 0; i < kFinishChunks; ++i) {
+            beside[i] = finisher.BesideOf(rank + (begin + i) * splits);
+          }
+          if (!rehearses && begin == 0) WaitInPlace(shared.merged(), 0);
+#pragma unroll
+          for (int i = 0; i < kFinishChunks; ++i) {
+            if (begin + i >= owned) continue;
+            const uint32_t from = group_merge + (begin + i) * splits * kSumBytes;
+            float4 sum = LoadShared4(from);
+            for (int range = 1; range < splits; ++range) {
+              const float4 next = LoadShared4(from + range * kSumBytes);
+              sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+            }
+            finisher.Stage(i, sum);
+          }
+        });
+      });
+    }
+    if (rehearses) continue;
+    // Memory that others still send to must not go.
+    if (owned > 0 && !finishes) WaitInPlace(shared.merged(), 0);
     return;
   }
-  const auto add_ranges = [&](int begin, const auto& finisher, float4(&beside)[kFinishChunks]) {
-#pragma unroll
-    for (int i = 0; i < kFinishChunks; ++i) {
-      beside[i] = finisher.BesideOf(rank + (begin + i) * splits);
-    }
-    if (begin == 0) WaitInPlace(shared.merged(), 0);
-#pragma unroll
-    for (int i = 0; i < kFinishChunks; ++i) {
-      if (begin + i >= owned) continue;
-      const uint32_t from = group_merge + (begin + i) * splits * kSumBytes;
-      float4 sum = LoadShared4(from);
-      for (int range = 1; range < splits; ++range) {
-        const float4 next = LoadShared4(from + range * kSumBytes);
-        sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-      }
-      finisher.Stage(i, sum);
-    }
-  };
-  WithFinish(args.result.finish, [&](auto finish) {
-    const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token, group.turned);
-    finisher.Finish(rank, splits, owned, [&](int begin, float4(&beside)[kFinishChunks]) {
-      add_ranges(begin, finisher, beside);
-    });
-  });
 }
 
 /// What one block of threads hands to the next in a chain.
@@ -336,29 +362,46 @@ __device__ inline void ComputeChained(const LinearArguments& args, const LinearS
   LinearSums<Traits> sums;
   RingPlace place;
   int turn = 0;
-  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next(), ++turn) {
+  auto walk = MakeWalk<Traits>(args);
+  if constexpr (kTurns) WaitForEarlierKernels();
+  // Groups that take turns have long tiles, and the other's to wait for.
+  bool rehearses = !kTurns;
+#pragma unroll 1
+  while (walk.valid()) {
     if (kTurns && turn % 2 != group.index) {
       place.Skip(walk.count(), shared.stages);
+      walk.Next();
+      ++turn;
       continue;
     }
+    const int tile = rehearses ? RehearsedTile<Traits>(args) : walk.token_tile();
+    const bool finishes = rehearses || walk.finishes();
+    const bool takes = !rehearses && walk.continues();
     const HandOver from =
         HandOverOf<Traits>(args, group, static_cast<int>(blockIdx.x) - Traits::kMulticast);
-    if (walk.finishes()) group.tokens.Prepare(walk.token_tile());
-    if (walk.continues()) AwaitHandOver(from, group);
-    BeginSums<Traits>(sums, from, walk.continues());
+    if (!kTurns && !rehearses) WaitForEarlierKernels();
+    if (finishes) group.tokens.Prepare(tile);
+    if (takes) AwaitHandOver(from, group);
+    BeginSums<Traits>(sums, from, takes);
     if (kTurns && turn > 0) SyncThreads(kTurnBarrier + group.index, 2 * kLinearGroupThreads);
-    AddBlocks<Traits>(sums, shared, place, group.rows, walk.count(), [&] {
+    AddBlocks<Traits>(sums, shared, place, group.rows, rehearses ? 0 : walk.count(), [&] {
       if constexpr (kTurns) {
         auto next = walk;
         next.Next();
         if (next.valid()) ArriveThreads(kTurnBarrier + (group.index ^ 1), 2 * kLinearGroupThreads);
       }
     });
-    if (walk.finishes()) {
+    if (finishes) {
       FinishTile<Traits>(sums, args, group, FirstRowBlock<Traits>(walk, rank),
-                         walk.token_tile() * Traits::kTokens);
+                         tile * Traits::kTokens);
     } else {
       GiveSums<Traits>(sums, HandOverOf<Traits>(args, group, blockIdx.x), group);
+    }
+    if (rehearses) {
+      rehearses = false;
+    } else {
+      walk.Next();
+      ++turn;
     }
   }
 }
@@ -370,14 +413,19 @@ __device__ inline void ComputeTokenRows(const LinearArguments& args, const Linea
   constexpr int kTokens = Traits::kGroupTokens;
   LinearSums<Traits> sums;
   RingPlace place;
-  for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    const int token_tile = walk.token_tile() * Traits::kGroups + group.index;
+  auto walk = MakeWalk<Traits>(args);
+#pragma unroll 1
+  for (bool rehearses = true; walk.valid(); rehearses = false) {
+    const int tile = rehearses ? RehearsedTile<Traits>(args) : walk.token_tile();
+    const int token_tile = tile * Traits::kGroups + group.index;
+    if (!rehearses) WaitForEarlierKernels();
     group.tokens.Prepare(token_tile);
     ClearSums<Traits>(sums);
-    AddBlocks<Traits>(sums, shared, place, group.index, walk.count(), [] {});
+    AddBlocks<Traits>(sums, shared, place, group.index, rehearses ? 0 : walk.count(), [] {});
     const TokenRowsFinisher<typename Traits::Type, kTokens, Traits::kSumColumns / 2> finisher(
         args, group.tokens, FirstRow<Traits>(walk, 0), token_tile * kTokens, group.turned);
     finisher.Finish(sums[0]);
+    if (!rehearses) walk.Next();
   }
 }
 
@@ -453,7 +501,6 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
         .turned = reinterpret_cast<float*>(own),
     };
     if constexpr (kShares) WaitForCluster();
-    WaitForEarlierKernels();
     if constexpr (kMode == LinearMode::kCluster) {
       ComputeClustered<Traits>(args, shared, group);
     } else if constexpr (kMode == LinearMode::kChain) {

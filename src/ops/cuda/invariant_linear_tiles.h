@@ -75,9 +75,10 @@ struct LinearTile {
     return groups * kLinearGroupThreads + (moves_registers() ? kLinearGroupThreads : 64);
   }
   /// Whether the registers of two blocks fit on a multiprocessor, by an estimate of what a thread
-  /// needs. Tiles that share the input are made for one.
+  /// needs. Tiles that share the input, or are summed range after range, are made for one.
   constexpr bool two_fit() const {
-    return multicast == 1 && threads() * (kept_sums() + 40) <= 32 * 1024;
+    const bool large = multicast > 1 || (mode == LinearMode::kSequential && tokens > 64);
+    return !large && threads() * (kept_sums() + 40) <= 32 * 1024;
   }
   /// Registers of a thread that multiplies: each quarter of a multiprocessor has 512 for each lane,
   /// and a quarter of the warps.
@@ -129,8 +130,6 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kSequential, .tokens = 64},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 112},
     LinearTile{.mode = LinearMode::kSequential, .tokens = 136},
-    LinearTile{.mode = LinearMode::kSequential, .tokens = 112, .multicast = 2},
-    LinearTile{.mode = LinearMode::kSequential, .tokens = 144, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 96, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 128, .multicast = 2},
     LinearTile{.mode = LinearMode::kSequential, .groups = 2, .tokens = 192, .multicast = 2},

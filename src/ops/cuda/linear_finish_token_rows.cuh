@@ -26,7 +26,8 @@ class TokenRowsFinisher {
         turned_(turned + first_local_ * kTurnedRows) {}
 
   __device__ void Finish(const float (&sums)[kSums]) const {
-    if (first_local_ >= tokens_here_) return;  // the warp's tokens do not exist
+    // The warp's tokens do not exist. Where none of the tile do, it is rehearsed.
+    if (first_local_ >= tokens_here_ && tokens_here_ > 0) return;
     if (args_.result.finish == LinearFinish::kSiluMul) {
       WriteSiluMul(sums);
     } else {
