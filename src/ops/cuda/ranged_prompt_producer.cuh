@@ -46,9 +46,12 @@ class Producer {
   }
 
   /// Finds out the launch's tag and tells it to the consumers: the work of another warp, off the
-  /// way of the first keys.
+  /// way of the first keys. And lets the next kernel start, in every block, only now: once it does,
+  /// all blocks of this launch are resident and all kernels before it are done, so that it need not
+  /// wait for what those wrote (SplitLaunch::beside).
   __device__ static void TellTag(const Args& args, std::byte* shared) {
     WaitForEarlierKernels();
+    LetLaterKernelsStart();
     if (threadIdx.x % 32 != 0) return;
     *reinterpret_cast<volatile uint32_t*>(shared + Place::kTagAt) =
         static_cast<uint32_t>(CountLaunches(args) & 1);
