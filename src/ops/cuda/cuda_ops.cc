@@ -497,7 +497,8 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
   // Only where a gate has exchanged the kernel after the start is there something to convert.
   if (status_.ok()) Note(cache_.Convert(layer, LayoutFor(decode_kernel_), stream_));
   const CachePages pages = cache_.Layer(layer);
-  if (pages.layout == CacheLayout::kTiled && step_.prompt_plan.items > 0) {
+  const bool ranged = pages.layout == CacheLayout::kTiled && step_.prompt_plan.items > 0;
+  if (ranged) {
     if (status_.ok() && !graphs_.replays()) {
       Note(ranged_prompt_->Launch(step_, pages, queries.data, attended.data, stream_.get()));
     }
@@ -519,10 +520,11 @@ void CudaOps::Attention(int32_t layer, TensorView queries, TensorView attended) 
     return;
   }
   if (decode_kernel_ == DecodeKernel::kSplit) {
-    if (status_.ok() && !graphs_.replays()) {
-      Note(split_->Run(pages, queries.data, attended.data, stream_.get(), KernelOverlap::kAllowed));
-    }
-    return;
+    if (!status_.ok() || graphs_.replays()) return;
+    // A mark is an event between the two kernels, which says when the first one has ended.
+    const bool beside = ranged && attention_clock_ == nullptr;
+    return Note(beside ? split_->RunBeside(pages, queries.data, attended.data, stream_.get())
+                       : split_->Run(pages, queries.data, attended.data, stream_.get()));
   }
   Enqueue("rows attention", [&] {
     LaunchRowsAttention(type_, attention_shape(), step_, pages, queries.data, attended.data,

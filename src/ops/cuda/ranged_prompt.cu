@@ -28,7 +28,6 @@ __global__ void __launch_bounds__(kThreads, 1) Kernel(const __grid_constant__ Ar
     Barriers<kHeadDim>{SharedAddress(shared) + Places<kHeadDim>::kBarriersAt}.Init();
   }
   __syncthreads();
-  cudaTriggerProgrammaticLaunchCompletion();
   if (warp < kPartThreads / 32) {
     GiveRegistersBack<kProducerRegisters>();
     if (warp == 0) Producer<kHeadDim>(args, shared).Run();

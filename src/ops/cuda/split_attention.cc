@@ -65,21 +65,34 @@ Status SplitDecode::Plan(const StepArrays& step, cudaStream_t stream) {
 
 Status SplitDecode::Run(const CachePages& cache, const void* queries, void* attended,
                         cudaStream_t stream, KernelOverlap overlap) {
+  return Launch({.queries = queries,
+                 .attended = attended,
+                 .cache = cache,
+                 .overlapped = overlap == KernelOverlap::kAllowed},
+                stream);
+}
+
+Status SplitDecode::RunBeside(const CachePages& cache, const void* queries, void* attended,
+                              cudaStream_t stream) {
+  return Launch({.queries = queries,
+                 .attended = attended,
+                 .cache = cache,
+                 .overlapped = true,
+                 .beside = true},
+                stream);
+}
+
+Status SplitDecode::Launch(SplitLaunch launch, cudaStream_t stream) {
   if (rows_ == 0) return {};
+  const CachePages& cache = launch.cache;
   DECANT_CHECK(cache.layout == CacheLayout::kTiled && cache.page_size == limits_.page_size &&
                    cache.head_stride == int64_t{2} * cache.page_size * shape_.head_dim &&
                    cache.page_stride == shape_.kv_heads * cache.head_stride,
                "a cache of pages of {} that is not tiled as planned", cache.page_size);
+  launch.work = work_;
   // Launches that are under way at once claim items from different counters.
-  uint32_t* claim = work_.claims + launches_++ % kSplitClaims;
-  LaunchSplitAttention(type_, shape_, blocks_,
-                       {.queries = queries,
-                        .attended = attended,
-                        .cache = cache,
-                        .work = work_,
-                        .claim = claim,
-                        .overlapped = overlap == KernelOverlap::kAllowed},
-                       stream);
+  launch.claim = work_.claims + launches_++ % kSplitClaims;
+  LaunchSplitAttention(type_, shape_, blocks_, launch, stream);
   return CudaStatus(cudaGetLastError(), "decode attention");
 }
 

@@ -36,6 +36,10 @@ class SplitDecode {
   /// the same shape. `cache`: a layer in the tiled layout. Nothing past a row's context is read.
   Status Run(const CachePages& cache, const void* queries, void* attended, cudaStream_t stream,
              KernelOverlap overlap = KernelOverlap::kAllowed);
+  /// The same while the kernel before it in the stream still runs, which must be RangedPrompt's of
+  /// the same step, with nothing in between: see SplitLaunch::beside.
+  Status RunBeside(const CachePages& cache, const void* queries, void* attended,
+                   cudaStream_t stream);
 
   size_t workspace_bytes() const { return workspace_.size(); }
   const SplitBlocks& blocks() const { return blocks_; }
@@ -45,6 +49,9 @@ class SplitDecode {
 
  private:
   SplitDecode() = default;
+
+  /// Queues one layer, with the launch's cache, queries, attended, overlapped and beside.
+  Status Launch(SplitLaunch launch, cudaStream_t stream);
 
   CudaType type_ = CudaType::kF16;
   AttentionShape shape_;

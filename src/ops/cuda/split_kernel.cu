@@ -33,6 +33,8 @@ __global__ void __launch_bounds__(kSplitThreads, kLeastBlocks)
     // It has set the barriers up itself: it need not wait for the warps that do.
     asm volatile("bar.arrive 2, %0;" ::"n"(kSplitThreads) : "memory");
     producer.Run();
+    // The kernel after this one waits for this one only.
+    if (args.beside && blockIdx.x == 0) WaitForEarlierKernels();
     return;
   }
   asm volatile("bar.sync 2, %0;" ::"n"(kSplitThreads) : "memory");
@@ -103,7 +105,8 @@ void LaunchSplitAttention(CudaType type, const AttentionShape& shape, const Spli
       .together = together,
       .together_log2 = std::countr_zero(static_cast<uint32_t>(together)),
       .group_bytes = together * shape.head_dim * 2,
-      .item_words = SplitItemWords(together)};
+      .item_words = SplitItemWords(together),
+      .beside = launch.beside};
   WithKernel(type, shape, [&](auto kernel) {
     if (launch.overlapped) {
       LaunchOverlapped(kernel, blocks.grid, kSplitThreads, blocks.shared_bytes, stream, args);

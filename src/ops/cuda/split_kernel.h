@@ -19,6 +19,11 @@ struct SplitLaunch {
   SplitWork work{};
   uint32_t* claim = nullptr;  ///< one of work.claims that no launch under way has
   bool overlapped = true;     ///< LaunchOverlapped
+  /// The kernel before this one in the stream neither writes what this one reads nor the other way
+  /// round, and lets this one start only once all of its blocks are resident and have waited for
+  /// what ran before it: the prompt attention of the same step. Then this one runs while that one
+  /// still does, and ends after it.
+  bool beside = false;
 };
 
 /// Sets the kernel up on the current device. Errors: blocks.per_multiprocessor blocks do not fit

@@ -205,7 +205,7 @@ __device__ void MergePartials(const SplitArgs& args, int32_t rank) {
   for (; unit < units; unit += step) {
     int4 merge = make_int4(0, 0, 0, 0);
     if (unit >= 0) {
-      WaitForEarlierKernels();
+      if (!args.beside) WaitForEarlierKernels();
       merge = __ldcg(args.work.merges + unit / kFragments);
     }
     FragmentMerge<T, kHeadDim, kHeadTiles>(args, merge, max(unit, 0) % kFragments).Run();

@@ -7,21 +7,23 @@ namespace decant {
 
 /// The warp that walks a block's items and brings their K, V and queries to shared memory. The
 /// block's first item is that of its own number; later ones are claimed from a counter, so that
-/// blocks that are ahead take more.
+/// blocks that are ahead take more. Beside another kernel blocks begin whenever a multiprocessor
+/// gets free, and the first item is claimed too.
 ///
 /// What earlier kernels of the step write (queries, the rows' newest K and V) is read only after
-/// waiting for them; histories are read before.
+/// waiting for them; histories are read before. Beside another kernel all of it is there already.
 template <typename T, int kHeadDim, int kHeadTiles>
 class SplitProducer {
  public:
   using Shared = SplitShared<T, kHeadDim, kHeadTiles>;
 
-  __device__ SplitProducer(const SplitArgs& args, Shared& shared) : args_(args), shared_(shared) {}
+  __device__ SplitProducer(const SplitArgs& args, Shared& shared)
+      : args_(args), shared_(shared), waited_(args.beside) {}
 
   /// Begins to read the work list.
   __device__ void Begin() {
     item_ = blockIdx.x;
-    word_ = LoadWord(item_);
+    if (!args_.beside) word_ = LoadWord(item_);
     if (lane_ == kCountLane) word_ = __ldcg(args_.work.counts);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     policy_ = ReadOncePolicy();
@@ -30,6 +32,10 @@ class SplitProducer {
 
   __device__ void Run() {
     items_ = __shfl_sync(kAllLanes, word_, kCountLane);
+    if (args_.beside) {
+      item_ = __shfl_sync(kAllLanes, Claim(), 0);
+      word_ = LoadWord(item_);
+    }
     while (item_ < items_) CopyItem();
     TakeQuerySlot();
     GiveTask({.row_head = 0, .tokens = 0, .partial = 0, .unused = 0});
@@ -82,11 +88,13 @@ class SplitProducer {
   }
 
   /// The number of the block's next item, in lane 0. Every block claims until it gets a number past
-  /// the last item, which makes as many claims as there are items: the counter wraps to zero with
-  /// the last of them, ready for its next launch.
+  /// the last item. That makes as many claims as there are items, and one more a block where first
+  /// items are claimed: the counter wraps to zero with the last of them, ready for its next launch.
   __device__ int32_t Claim() const {
     if (lane_ != 0) return 0;
-    return static_cast<int32_t>(gridDim.x + atomicInc(args_.claim, items_ - 1));
+    const uint32_t unclaimed = args_.beside ? 0 : gridDim.x;
+    const uint32_t claims = items_ + gridDim.x - unclaimed;
+    return static_cast<int32_t>(unclaimed + atomicInc(args_.claim, claims - 1));
   }
 
   __device__ void TakeQuerySlot() {
@@ -189,11 +197,11 @@ class SplitProducer {
   uint64_t policy_ = 0;  ///< of the copies of K and V
   int32_t items_ = 0;
   int32_t item_ = 0;
-  int32_t word_ = 0;     ///< of the item
-  bool waited_ = false;  ///< for the kernels before this one
-  int32_t tasks_ = 0;    ///< given so far
-  int32_t due_ = 0;      ///< tasks whose queries are under way
-  int32_t filled_ = 0;   ///< stages so far
+  int32_t word_ = 0;    ///< of the item
+  bool waited_;         ///< for the kernels before this one
+  int32_t tasks_ = 0;   ///< given so far
+  int32_t due_ = 0;     ///< tasks whose queries are under way
+  int32_t filled_ = 0;  ///< stages so far
   RingPlace stage_;
   RingPlace query_;
 };

@@ -35,6 +35,7 @@ struct SplitArgs {
   int32_t together_log2;
   int32_t group_bytes;  ///< together * head_dim elements
   int32_t item_words;
+  bool beside;  ///< SplitLaunch::beside
 };
 
 /// An item as the computing warps see it.
