@@ -1,7 +1,6 @@
 #include "ops/cuda/prompt_plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
@@ -17,25 +16,10 @@ constexpr int32_t kNarrowBlockCost = 26;  ///< against one part of rows
 constexpr int32_t kItemCost = 24;         ///< To start an item and to end it.
 constexpr int32_t kPartialCost = 8;       ///< To write and merge the sums of a range.
 
-constexpr int64_t kDecodeBytes = 210'000;  ///< What decode attention reads meanwhile: 4.2 TB/s.
-constexpr int64_t kDecodeCost = 80;        ///< Of decode attention beside that, on all of them.
-
 constexpr int32_t kMostCost = 4096;  ///< Longer items are sorted as if they took this.
-
-constexpr int32_t kWideRows = 2 * kPromptPartRows;
 
 /// Steps of more tokens have enough tiles of two parts for every multiprocessor.
 constexpr int32_t kMostNarrowTokens = 1024;
-
-/// DECANT_PROMPT_SHARE, while it is being measured: percent of the multiprocessors that
-/// PromptBlocks gives, whatever the work; 0: not set.
-int32_t ForcedShare() {
-  static const int32_t share = [] {
-    const char* const value = std::getenv("DECANT_PROMPT_SHARE");
-    return value == nullptr ? 0 : std::clamp(std::atoi(value), 0, 100);
-  }();
-  return share;
-}
 
 /// A heap of loads, the least on top: what is on top has grown.
 void SiftDown(std::vector<int32_t>& loads) {
@@ -58,17 +42,6 @@ int32_t PromptRangeKeys(int32_t position) {
   // Three ranges fill the multiprocessors that the tiles of a usual chunk leave idle.
   if (bucket_end == kPromptBucket) return kPromptBucket;
   return RoundUp(bucket_end * 3 / 8, kPromptKeys);
-}
-
-int32_t PromptBlocks(int32_t multiprocessors, int64_t prompt_cost, int64_t decode_bytes) {
-  if (decode_bytes == 0) return multiprocessors;
-  if (const int64_t share = ForcedShare(); share > 0) {
-    return Narrow<int32_t>(CeilDiv(multiprocessors * share, int64_t{100}));
-  }
-  const int64_t decode_cost = multiprocessors * (decode_bytes / kDecodeBytes + kDecodeCost);
-  const auto blocks =
-      Narrow<int32_t>(CeilDiv(multiprocessors * prompt_cost, prompt_cost + decode_cost));
-  return std::max(blocks, CeilDiv(multiprocessors, 2));
 }
 
 int32_t PromptPlanner::Cost(int32_t keys, int32_t rows) const {
@@ -122,10 +95,10 @@ void PromptPlanner::MakeTiles(int32_t tile_rows) {
   }
 }
 
-/// When the last block would be done with pieces_, each taking the next one once it is
+/// When the last multiprocessor would be done with pieces_, each taking the next one once it is
 /// done with its last.
 int32_t PromptPlanner::PredictTime() {
-  loads_.assign(blocks_, 0);
+  loads_.assign(limits_.multiprocessors, 0);
   int32_t last = 0;
   for (const Piece& piece : pieces_) {
     loads_[0] += piece.cost;
@@ -135,25 +108,13 @@ int32_t PromptPlanner::PredictTime() {
   return last;
 }
 
-int32_t PromptPlanner::ChooseBlocks() {
-  int64_t decode_positions = 0;
-  for (const BatchRow& row : rows_) decode_positions += row.query_len == 1 ? row.context_len : 0;
-  if (decode_positions == 0) return limits_.multiprocessors;
-  MakeTiles(kWideRows);
-  int64_t cost = 0;
-  for (const Tile& tile : tiles_) cost += tile.cost;
-  constexpr int64_t kElementBytes = 2;
-  const int64_t heads = limits_.shape.kv_heads;
-  return PromptBlocks(limits_.multiprocessors, cost * heads,
-                      decode_positions * heads * 2 * limits_.shape.head_dim * kElementBytes);
-}
-
 void PromptPlanner::ChoosePieces(const PromptPlanChoices& choices) {
   const auto choose = [&](int32_t tile_rows) {
     MakeTiles(tile_rows);
     CutTiles(choices.cut);
     makespan_ = PredictTime();
   };
+  constexpr int32_t kWideRows = 2 * kPromptPartRows;
   int32_t tokens = 0;
   for (const BatchRow& row : rows_) tokens += row.query_len == 1 ? 0 : row.query_len;
   if (choices.tile_rows != 0 || tokens > kMostNarrowTokens) {
@@ -161,7 +122,7 @@ void PromptPlanner::ChoosePieces(const PromptPlanChoices& choices) {
   }
   choose(kWideRows);
   // Rows of narrow tiles take longer, so they are for multiprocessors that would be idle.
-  if (std::ssize(pieces_) >= blocks_) return;
+  if (std::ssize(pieces_) >= limits_.multiprocessors) return;
   const int32_t wide = makespan_;
   choose(kPromptPartRows);
   if (wide <= makespan_) choose(kWideRows);
@@ -185,9 +146,9 @@ void PromptPlanner::CutTile(int32_t number, int32_t kv_head) {
 /// other ranges, and need neither write its own nor read it again. It takes no other item, so some
 /// blocks must be left that do not wait.
 void PromptPlanner::ChooseMergers() {
-  const auto first_items = std::min<size_t>(pieces_.size(), blocks_);
+  const auto first_items = std::min<size_t>(pieces_.size(), limits_.multiprocessors);
   mergers_ = 0;
-  for (size_t i = 0; i < first_items && 2 * mergers_ < blocks_ - 1; ++i) {
+  for (size_t i = 0; i < first_items && 2 * mergers_ < limits_.multiprocessors - 1; ++i) {
     const Piece& piece = pieces_[i];
     if (piece.range != 0 || 4 * piece.cost < 3 * makespan_) continue;
     cut_tiles_[piece.cut].merged_by_first = true;
@@ -233,8 +194,8 @@ void PromptPlanner::CutTiles(PromptPlanChoices::Cut cut) {
   pieces_.clear();
   cut_tiles_.clear();
   int32_t slots = 0;
-  const auto level = Narrow<int32_t>(sum / blocks_ + 1);
-  loads_.assign(blocks_, 0);
+  const auto level = Narrow<int32_t>(sum / limits_.multiprocessors + 1);
+  loads_.assign(limits_.multiprocessors, 0);
   for (const Piece& piece : whole_) {
     const Tile& tile = tiles_[piece.tile];
     const int32_t ranges = CeilDiv(tile.key_end, tile.range);
@@ -271,7 +232,6 @@ PromptPlanCounts PromptPlanner::Plan(std::span<const BatchRow> rows, int32_t tab
   items_.clear();
   merges_.clear();
   if (std::ranges::all_of(rows, [](const BatchRow& row) { return row.query_len == 1; })) return {};
-  blocks_ = choices.blocks == 0 ? ChooseBlocks() : choices.blocks;
   ChoosePieces(choices);
   ChooseMergers();
   AddMerges();
@@ -303,9 +263,8 @@ PromptPlanCounts PromptPlanner::Plan(std::span<const BatchRow> rows, int32_t tab
   }
   const PromptPlanCounts counts{.items = Narrow<int32_t>(items_.size()),
                                 .merges = Narrow<int32_t>(merges_.size()),
-                                .blocks = blocks_,
-                                .mergers = mergers_,
-                                .slots = slots_};
+                                .slots = slots_,
+                                .mergers = mergers_};
   DECANT_CHECK(
       counts.items <= most_.items && counts.merges <= most_.merges && counts.slots <= most_.slots,
       "a plan of {} items, {} merges and {} slots", counts.items, counts.merges, counts.slots);

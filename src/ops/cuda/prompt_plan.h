@@ -82,15 +82,7 @@ struct PromptPlanChoices {
   };
   Cut cut = Cut::kBalanced;
   int32_t tile_rows = 0;  ///< kPromptPartRows, twice that, or 0: what is predicted to be faster.
-  int32_t blocks = 0;     ///< That share the items; 0: PromptBlocks of the step.
 };
-
-/// How many of the multiprocessors prompt attention should use in a step whose decode attention
-/// runs beside it: its part of the work of both, and half of the multiprocessors at least.
-/// `prompt_cost`: what all items together take, in the planner's units (50 ns of one
-/// multiprocessor). `decode_bytes`: keys and values that a layer's decode attention reads; 0: there
-/// is none, and all multiprocessors are used.
-int32_t PromptBlocks(int32_t multiprocessors, int64_t prompt_cost, int64_t decode_bytes);
 
 /// Deals a step's prompt chunks out as work for the ranged prompt kernel. Host code; one thread at
 /// a time.
@@ -103,9 +95,8 @@ class PromptPlanner {
   const AttentionShape& shape() const { return limits_.shape; }
   int32_t multiprocessors() const { return limits_.multiprocessors; }
 
-  /// Plans the rows of more than one query, and leaves multiprocessors to the others
-  /// (PromptBlocks); `table_stride` entries of block_tables a row. Items come in order of falling
-  /// cost, which is the order to take them in.
+  /// Plans the rows of more than one query; `table_stride` entries of block_tables a row. Items
+  /// come in order of falling cost, which is the order to take them in.
   PromptPlanCounts Plan(std::span<const BatchRow> rows, int32_t table_stride,
                         const PromptPlanChoices& choices = {});
 
@@ -144,7 +135,6 @@ class PromptPlanner {
   int32_t Cost(int32_t keys, int32_t rows) const;
   void MakeTiles(int32_t tile_rows);
   int32_t PredictTime();
-  int32_t ChooseBlocks();
   void ChoosePieces(const PromptPlanChoices& choices);
   void CutTiles(PromptPlanChoices::Cut cut);
   void CutTile(int32_t tile, int32_t kv_head);
@@ -163,7 +153,6 @@ class PromptPlanner {
   std::vector<int32_t> starts_;
   std::vector<PromptItem> items_;
   std::vector<PromptMerge> merges_;
-  int32_t blocks_ = 0;
   int32_t slots_ = 0;
   int32_t mergers_ = 0;
   int32_t makespan_ = 0;  ///< As predicted.

@@ -47,7 +47,6 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
   ASSERT_LE(counts.items, planner.most().items);
   ASSERT_LE(counts.merges, planner.most().merges);
   ASSERT_LE(counts.slots, planner.most().slots);
-  ASSERT_LE(counts.blocks, planner.multiprocessors());
 
   std::map<int32_t, int32_t> row_at;  // by token_start
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -74,7 +73,7 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
       items_of[{found->second, packed_row, item.kv_head}].push_back(&item);
     }
     if (item.awaited > 0) {
-      EXPECT_LT(&item - planner.items().data(), counts.blocks);
+      EXPECT_LT(&item - planner.items().data(), planner.multiprocessors());
       EXPECT_EQ(item.key_begin, 0);
       ++mergers;
     }
@@ -88,7 +87,7 @@ void CheckPlan(const PromptPlanner& planner, const std::vector<BatchRow>& rows,
   }
   EXPECT_EQ(counts.slots, static_cast<int32_t>(slots.size()));
   EXPECT_EQ(counts.mergers, mergers);
-  EXPECT_LT(2 * mergers, counts.blocks) << "too few blocks that do not wait";
+  EXPECT_LT(2 * mergers, planner.multiprocessors()) << "too few blocks that do not wait";
 
   std::map<RowOfHead, const PromptMerge*> merge_of;
   for (const PromptMerge& merge : planner.merges()) {
@@ -175,45 +174,6 @@ TEST(PromptPlanTest, LongHistoriesAreSharedByAllMultiprocessors) {
   EXPECT_GE(planner.Plan(MakeRows({{512, 3584}}), 64).items, 132);
   EXPECT_EQ(planner.Plan(MakeRows({{512, 0}}), 64).slots, 0);
   EXPECT_EQ(planner.Plan(MakeRows({{1, 3584}}), 64).items, 0);
-}
-
-TEST(PromptPlanTest, FewerBlocksShareAllItems) {
-  PromptPlanner planner({.shape = {.heads = 12, .kv_heads = 2, .head_dim = 128},
-                         .multiprocessors = 132,
-                         .max_tokens = 2048,
-                         .max_rows = 8});
-  const std::vector<BatchRow> rows = MakeRows({{1, 900}, {512, 3584}, {700, 324}});
-  for (const int32_t blocks : {1, 2, 66, 100, 132}) {
-    for (const Cut cut : {Cut::kBalanced, Cut::kAll, Cut::kNone}) {
-      const PromptPlanCounts counts = planner.Plan(rows, 300, {.cut = cut, .blocks = blocks});
-      EXPECT_EQ(counts.blocks, blocks);
-      ASSERT_NO_FATAL_FAILURE(CheckPlan(planner, rows, counts, 300));
-    }
-  }
-}
-
-TEST(PromptPlanTest, DecodeRowsGetTheirShareOfTheMultiprocessors) {
-  constexpr int64_t kCost = 50'000;  // of 512 tokens after 3,584, about
-  EXPECT_EQ(PromptBlocks(132, kCost, 0), 132);
-  int32_t before = 132;
-  for (const int64_t megabytes : {1, 10, 50, 100}) {
-    const int32_t blocks = PromptBlocks(132, kCost, megabytes * 1'000'000);
-    EXPECT_LE(blocks, before);
-    EXPECT_LE(blocks, PromptBlocks(132, 2 * kCost, megabytes * 1'000'000));
-    EXPECT_GE(blocks, 66);
-    before = blocks;
-  }
-  EXPECT_EQ(before, 66);
-  EXPECT_EQ(PromptBlocks(1, 1, 1'000'000), 1);
-
-  PromptPlanner planner({.shape = {.heads = 12, .kv_heads = 2, .head_dim = 128},
-                         .multiprocessors = 132,
-                         .max_tokens = 2048,
-                         .max_rows = 8});
-  EXPECT_EQ(planner.Plan(MakeRows({{512, 3584}}), 64).blocks, 132);
-  const int32_t beside_one = planner.Plan(MakeRows({{1, 99}, {512, 3584}}), 64).blocks;
-  EXPECT_LT(beside_one, 132);
-  EXPECT_GT(beside_one, planner.Plan(MakeRows({{1, 20'000}, {512, 3584}}), 64).blocks);
 }
 
 TEST(PromptPlanTest, RangesAreWholeBlocksOfKeysAndFew) {

@@ -5,29 +5,27 @@
 
 namespace decant::ranged_prompt {
 
-/// Merges the partial sums of tiles that were cut: all consumer warps of counts.blocks share them
-/// out in runs of columns (16 rows x 8 dims, four sums a lane), and each fetches all ranges' sums
-/// of its run to shared memory at once, again where they were not there yet.
+/// Merges the partial sums of tiles that were cut: all consumer warps of the grid share them out in
+/// runs of columns (16 rows x 8 dims, four sums a lane), and each fetches all ranges' sums of its
+/// run to shared memory at once, again where they were not there yet.
 template <typename T, int kHeadDim>
 class Merge {
  public:
   /// `shared`: SharedAddress and pointer of the block's memory. `warp`: of the block's consumers.
   __device__ Merge(const Args& args, std::byte* shared, int warp)
       : args_(args), shared_(shared), warp_(warp), lane_(threadIdx.x % 32) {
-    const PromptPlanCounts counts = LoadCounts(args);
-    const auto block = static_cast<int>(blockIdx.x);
-    const int all = block < counts.blocks ? counts.merges * kFragments * kColumns : 0;
-    const int warps = counts.blocks * kConsumerWarps;
+    const int all = LoadCounts(args).merges * kFragments * kColumns;
+    const int warps = static_cast<int>(gridDim.x) * kConsumerWarps;
     const int share = (all + warps - 1) / warps;
     // Runs that do not reach over the end of a fragment's columns.
     run_ = share <= 1          ? 1
            : share <= kColumns ? 1 << (32 - __clz(share - 1))
                                : (share + kColumns - 1) / kColumns * kColumns;
-    first_ = (warp * counts.blocks + block) * run_;
+    first_ = (warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)) * run_;
     end_ = min(all, first_ + run_);
   }
 
-  /// Whether there is anything to merge, for any of the blocks that merge; false in others.
+  /// Whether there is anything to merge, for any block.
   __device__ bool Any() const { return end_ > 0; }
 
   /// Fetches the description of this warp's first run.

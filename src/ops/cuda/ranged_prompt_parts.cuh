@@ -46,15 +46,14 @@ struct Args {
 };
 
 /// The sizes of the plan: in device memory, so that a graph's launch serves whatever plan is there.
-/// The grid does not follow them; a block without an item of its number ends at once, and one that
-/// is not among counts.blocks has none. As all of the plan it is read from the L2 cache: the plan
-/// of the step before lay at the same place.
+/// The grid does not follow them; a block without an item of its number ends at once. As all of the
+/// plan it is read from the L2 cache: the plan of the step before lay at the same place.
 __device__ inline PromptPlanCounts LoadCounts(const Args& args) {
   const int4 counts = __ldcg(reinterpret_cast<const int4*>(args.counts));
   PromptPlanCounts loaded;
   loaded.items = counts.x;
   loaded.merges = counts.y;
-  loaded.blocks = counts.z;
+  loaded.slots = counts.z;
   loaded.mergers = counts.w;
   return loaded;
 }

@@ -5,14 +5,14 @@
 
 namespace decant::ranged_prompt {
 
-/// Items past the first counts.blocks are taken by counting. Every block that begins with an item,
-/// but those that merge, takes until it gets none, so each launch counts up by items - mergers
-/// exactly, and where in its launch a count is can be told without resetting it. Returns
-/// counts.items or more where none is left.
+/// Items past the first gridDim.x are taken by counting. Every block that begins with an item, but
+/// those that merge, takes until it gets none, so each launch counts up by items - mergers exactly,
+/// and where in its launch a count is can be told without resetting it. Returns counts.items or
+/// more where none is left.
 __device__ inline int32_t TakeItem(const Args& args, const PromptPlanCounts& counts) {
   const unsigned long long count = atomicAdd(args.claims, 1ULL) + 1;
   const auto claims = static_cast<unsigned>(counts.items - counts.mergers);
-  return static_cast<int32_t>(count % claims) + counts.blocks;
+  return static_cast<int32_t>(count % claims + gridDim.x);
 }
 
 /// How many launches since the plan came before this one. Every block of a launch asks once, so the
@@ -37,8 +37,7 @@ class Producer {
         counts_(LoadCounts(args)) {}
 
   __device__ void Run() {
-    const auto block = static_cast<int32_t>(blockIdx.x);
-    PromptItem item = LoadItem(block < counts_.blocks ? block : counts_.items);
+    PromptItem item = LoadItem(blockIdx.x);
     while (true) {
       Tell(item);
       if (item.rows == 0) return;

@@ -277,8 +277,6 @@ TEST_P(RangedPromptTest, AgreesWithPlainAttentionWhateverThePlan) {
       {"all cut, narrow", Multiprocessors(), {.cut = Cut::kAll, .tile_rows = kPromptPartRows}},
       {"all cut, wide", Multiprocessors(), {.cut = Cut::kAll, .tile_rows = 2 * kPromptPartRows}},
       {"none cut", Multiprocessors(), {.cut = Cut::kNone}},
-      {"half of the blocks", Multiprocessors(), {.blocks = Multiprocessors() / 2}},
-      {"5 blocks of all, all cut", Multiprocessors(), {.cut = Cut::kAll, .blocks = 5}},
       {"7 blocks", 7, {}},
       {"101 blocks, all cut", 101, {.cut = Cut::kAll}},
   };

@@ -31,9 +31,8 @@ struct StepCounts {
 struct alignas(16) PromptPlanCounts {
   int32_t items = 0;
   int32_t merges = 0;
-  int32_t blocks = 0;   ///< The first blocks of the grid, which share the items and merges.
+  int32_t slots = 0;    ///< Of partial sums.
   int32_t mergers = 0;  ///< Items whose blocks take no others, all among the first of each block.
-  int32_t slots = 0;    ///< Of partial sums. The kernel does not read it.
 };
 
 /// A step's batch in device memory, as kernels see it. Decode rows (query length 1) come first in

@@ -170,7 +170,6 @@ TEST(StepPackerTest, PlansPromptsInDeviceMemory) {
     const PromptPlanCounts counts = packed.At(step.prompt_counts, 1)[0];
     EXPECT_EQ(counts.items, step.prompt_plan.items);
     EXPECT_EQ(counts.merges, step.prompt_plan.merges);
-    EXPECT_EQ(counts.blocks, step.prompt_plan.blocks);
     EXPECT_EQ(counts.slots, step.prompt_plan.slots);
     EXPECT_EQ(counts.mergers, step.prompt_plan.mergers);
     ASSERT_EQ(counts.items, std::ssize(planner.items()));
