@@ -12,14 +12,16 @@ namespace {
 constexpr size_t kElementBytes = 2;
 
 /// What a weight's products are measured with.
-LinearFinish TunedFinish(FusedLayers::Use use) {
+std::vector<LinearFinish> TunedFinishes(FusedLayers::Use use) {
   switch (use) {
     case FusedLayers::Use::kGateUp:
-      return LinearFinish::kSiluMul;
+      return {LinearFinish::kSiluMul};
     case FusedLayers::Use::kProjection:
-      return LinearFinish::kResidual;
+      return {LinearFinish::kResidual};
+    case FusedLayers::Use::kHead:
+      return {LinearFinish::kFloat, LinearFinish::kArgmax};
     default:
-      return LinearFinish::kFloat;
+      return {LinearFinish::kFloat};
   }
 }
 
@@ -83,17 +85,18 @@ Expected<std::unique_ptr<LinearWeight>> FusedLayers::Pack(const CudaWeight& weig
                                                              weight.cols, PairDistance(use)));
   DECANT_RETURN_IF_ERROR(stream_.Synchronize());  // the rows die when this returns
   auto made = std::make_unique<CudaPackedWeight>(std::move(packed));
-  const LinearFinish finish = TunedFinish(use);
-  auto same = std::ranges::find_if(cases_, [&](const InvariantLinear::TuneCase& tune) {
-    const PackedWeight& first = *tune.weights.front();
-    return tune.finish == finish && first.rows == weight.rows && first.cols == weight.cols;
-  });
-  if (same == cases_.end()) {
-    const int32_t tokens = use == Use::kHead ? options_.max_samples : options_.max_tokens;
-    cases_.push_back({.weights = {}, .finish = finish, .max_tokens = tokens});
-    same = cases_.end() - 1;
+  for (const LinearFinish finish : TunedFinishes(use)) {
+    auto same = std::ranges::find_if(cases_, [&](const InvariantLinear::TuneCase& tune) {
+      const PackedWeight& first = *tune.weights.front();
+      return tune.finish == finish && first.rows == weight.rows && first.cols == weight.cols;
+    });
+    if (same == cases_.end()) {
+      const int32_t tokens = use == Use::kHead ? options_.max_samples : options_.max_tokens;
+      cases_.push_back({.weights = {}, .finish = finish, .max_tokens = tokens});
+      same = cases_.end() - 1;
+    }
+    same->weights.push_back(&made->weight);
   }
-  same->weights.push_back(&made->weight);
   return std::unique_ptr<LinearWeight>(std::move(made));
 }
 

@@ -192,13 +192,16 @@ class InvariantArgmaxTest : public testing::TestWithParam<ArgmaxCase> {
         [&](const ProductResult& result) { return linear_->Run(weight_, input, tokens, result); }));
     if (linear_->kernels() == LinearKernels::kPortable) return;
     for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
-      const auto plan = PlanLinearWith(tile, LinearRoom::kWhole,
-                                       {.rows = c.rows,
-                                        .cols = c.cols,
-                                        .splits = LinearSplits(c.rows, c.cols),
-                                        .tokens = tokens},
-                                       linear_->device());
+      const auto plan =
+          PlanLinearWith(tile, LinearRoom::kWhole,
+                         {.rows = c.rows,
+                          .cols = c.cols,
+                          .splits = LinearSplits(c.rows, c.cols),
+                          .tokens = tokens,
+                          .token_rows_unit = TokenRowsUnit(LinearFinish::kArgmax, c.rows, 0)},
+                         linear_->device());
       if (!plan) continue;
+      token_rows_ = token_rows_ || kLinearTiles[tile].token_rows();
       ASSERT_NO_FATAL_FAILURE(ExpectTokens(
           tokens, head + ", tile " + std::to_string(tile), [&](const ProductResult& result) {
             return linear_->RunPlan(*plan, weight_, input, tokens, result);
@@ -216,10 +219,11 @@ class InvariantArgmaxTest : public testing::TestWithParam<ArgmaxCase> {
   PackedWeight weight_;
   int64_t drawable_ = 0;
   int64_t undrawable_ = 0;
+  bool token_rows_ = false;  ///< whether a tile of LinearMode::kTokenRows has run
 };
 
 TEST_P(InvariantArgmaxTest, FindsTheTokensOfTheLogits) {
-  std::vector<int32_t> counts = {1, 5, 32, 61, 300};  // a SlotList has 256
+  std::vector<int32_t> counts = {1, 5, 13, 32, 61, 100, 300};  // a SlotList has 256
   if (Small()) counts = {5};
   for (const LinearKernels kernels : {LinearKernels::kBest, LinearKernels::kPortable}) {
     ASSERT_NO_FATAL_FAILURE(Create(kernels));
@@ -239,17 +243,20 @@ TEST_P(InvariantArgmaxTest, FindsTheTokensOfTheLogits) {
       ASSERT_NO_FATAL_FAILURE(ExpectTokensByAll(tokens, "sums"));
     }
     if (linear_->kernels() == LinearKernels::kPortable) break;
+    EXPECT_EQ(token_rows_, GetParam().rows % 64 == 0);
   }
   EXPECT_GT(drawable_, 0);
   EXPECT_GT(undrawable_, 0);
 }
 
-/// No whole row block, no whole part, one range and several.
+/// No whole row block, no whole part, one range and several; and whole row blocks, the last tile of
+/// which has none of its last parts where tokens are rows.
 std::vector<ArgmaxCase> ArgmaxCases() {
   std::vector<ArgmaxCase> cases;
   for (const CudaType type : {CudaType::kF16, CudaType::kBf16}) {
     cases.push_back({type, 1003, 64});
     cases.push_back({type, 280, 1536});
+    cases.push_back({type, 1088, 128});
   }
   return cases;
 }

@@ -165,7 +165,7 @@ TEST_P(InvariantFinishTest, EveryTileGivesTheSameBits) {
                           .cols = c.cols(),
                           .splits = LinearSplits(c.rows(), c.cols()),
                           .tokens = tokens,
-                          .token_rows = TokenRowsSuit(c.finish, c.rows(), c.pair_distance())},
+                          .token_rows_unit = TokenRowsUnit(c.finish, c.rows(), c.pair_distance())},
                          linear_->device());
       if (!plan) continue;
       const std::vector<int32_t> sources = DrawSources(tokens);
@@ -236,7 +236,11 @@ TEST_P(InvariantPaddingTest, HasQueriesAndLeavesNothingInTheCache) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   const LinearModel tiny{"tiny", 96, 160, 6, 2, 64, 283};  // no whole row block of hidden rows
+  LinearModel whole = tiny;
+  whole.name = "tiny, whole row blocks of the head";
+  whole.vocab = 1088;
   for (const CudaType type : {CudaType::kF16, CudaType::kBf16}) {
+    cases.push_back({whole, LinearFinish::kArgmax, type});
     for (const CacheLayout layout : {CacheLayout::kPlain, CacheLayout::kTiled}) {
       const bool bias = layout == CacheLayout::kTiled;
       cases.push_back({tiny, LinearFinish::kQkv, type, layout, bias});

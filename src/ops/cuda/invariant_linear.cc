@@ -109,7 +109,7 @@ LinearProblem ProblemOf(const PackedWeight& weight, LinearFinish finish, int32_t
           .cols = weight.cols,
           .splits = LinearSplits(weight.rows, weight.cols),
           .tokens = tokens,
-          .token_rows = TokenRowsSuit(finish, weight.rows, weight.pair_distance)};
+          .token_rows_unit = TokenRowsUnit(finish, weight.rows, weight.pair_distance)};
 }
 
 /// The plans to measure.
@@ -218,7 +218,7 @@ Expected<PackedWeight> InvariantLinear::Pack(const void* elements, int64_t rows,
 
 LinearPlan InvariantLinear::Plan(const PackedWeight& weight, LinearFinish finish, int32_t tokens) {
   LinearProblem problem = ProblemOf(weight, finish, TokenStep(tokens));
-  auto& choices = chosen_[{weight.rows, weight.cols, problem.token_rows}];
+  auto& choices = chosen_[{weight.rows, weight.cols, problem.token_rows_unit}];
   auto choice = choices.find(problem.tokens);
   if (choice == choices.end()) {
     const std::vector<LinearChoice> ranked = RankLinearChoices(problem, device_);
@@ -242,7 +242,10 @@ InvariantLinear::TuneRoom::Sizes InvariantLinear::TuneRoom::For(
     const size_t outputs = tokens * static_cast<size_t>(first.rows);
     const size_t part_bytes = tokens * sizeof(float);
     sizes.input = std::max(sizes.input, tokens * static_cast<size_t>(first.cols) * 2);
-    sizes.output = std::max(sizes.output, outputs * sizeof(float));
+    const size_t output = tune.finish == LinearFinish::kArgmax
+                              ? tokens * ArgmaxParts(first.rows) * sizeof(ArgmaxPart)
+                              : outputs * sizeof(float);
+    sizes.output = std::max(sizes.output, output);
     sizes.squares = std::max(sizes.squares, part_bytes * SquareParts(first.cols));
     if (tune.finish != LinearFinish::kResidual) continue;
     sizes.rounded = std::max(sizes.rounded, outputs * 2);
@@ -291,19 +294,18 @@ Status InvariantLinear::TuneOne(const TuneCase& tune, int32_t tokens, const Tune
   const LinearProblem problem = ProblemOf(first, tune.finish, tokens);
   double best = 0;
   double best_of_others = 0;
-  const auto choose = [&](bool token_rows, const LinearChoice& choice, double seconds,
-                          double& least) {
+  const auto choose = [&](int32_t unit, const LinearChoice& choice, double seconds, double& least) {
     if (least != 0 && seconds >= least) return;
     least = seconds;
-    chosen_[{first.rows, first.cols, token_rows}][TokenStep(tokens)] = choice;
+    chosen_[{first.rows, first.cols, unit}][TokenStep(tokens)] = choice;
   };
   for (const LinearChoice& candidate : TuneCandidates(problem, device_)) {
     const auto plan = PlanLinearWith(candidate.tile, candidate.room, problem, device_);
     DECANT_ASSIGN_OR_RETURN(const double seconds, Measure(tune, *plan, tokens, room));
-    if (problem.token_rows) choose(true, candidate, seconds, best);
+    if (problem.token_rows_unit != 0) choose(problem.token_rows_unit, candidate, seconds, best);
     // Also for finishes that kTokenRows does not suit.
     if (!kLinearTiles[candidate.tile].token_rows()) {
-      choose(false, candidate, seconds, best_of_others);
+      choose(0, candidate, seconds, best_of_others);
     }
   }
   return {};
@@ -343,7 +345,8 @@ Status InvariantLinear::RunPlan(const LinearPlan& plan, const PackedWeight& weig
                  plan.blocks);
   }
   DECANT_CHECK(
-      !tile.token_rows() || TokenRowsSuit(result.finish, weight.rows, weight.pair_distance),
+      !tile.token_rows() ||
+          tile.has_token_rows(TokenRowsUnit(result.finish, weight.rows, weight.pair_distance)),
       "a plan whose tiles have tokens as rows, for finish {}", static_cast<int>(result.finish));
   DECANT_ASSIGN_OR_RETURN(CUtensorMap map, DescribeInput(type_, input.elements, tokens, weight.cols,
                                                          tile.copy_tokens()));

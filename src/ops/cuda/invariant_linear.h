@@ -100,7 +100,8 @@ class InvariantLinear {
   std::string Describe() const;
 
  private:
-  using Shape = std::tuple<int32_t, int32_t, bool>;  // of a LinearProblem: rows, cols, token_rows
+  /// Of a LinearProblem: rows, cols, token_rows_unit.
+  using Shape = std::tuple<int32_t, int32_t, int32_t>;
 
   InvariantLinear(CudaType type, const CudaStream& stream) : type_(type), stream_(stream) {}
   /// For the kernels of 9.0.

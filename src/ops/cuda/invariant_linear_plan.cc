@@ -63,7 +63,7 @@ double EstimateCycles(const LinearPlan& plan, const LinearProblem& problem,
 /// A tile of kTokenRows is for few tokens, which it has all, and for more than the next smaller
 /// one.
 bool SuitsTokenRows(const LinearTile& tile, const LinearProblem& problem) {
-  return problem.token_rows && problem.tokens <= tile.tokens &&
+  return tile.has_token_rows(problem.token_rows_unit) && problem.tokens <= tile.tokens &&
          (tile.tokens == 8 || problem.tokens > tile.tokens / 2);
 }
 

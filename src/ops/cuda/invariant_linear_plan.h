@@ -21,7 +21,7 @@ struct LinearProblem {
   int32_t cols = 0;
   int32_t splits = 1;  ///< ranges of column blocks
   int32_t tokens = 1;
-  bool token_rows = false;  ///< TokenRowsSuit of what becomes of the sums
+  int32_t token_rows_unit = 0;  ///< TokenRowsUnit of what becomes of the sums
 };
 
 /// How much of a multiprocessor's shared memory a block of threads takes.

@@ -117,7 +117,7 @@ TEST(InvariantLinearPlan, EveryTileCoversEveryShapeOnce) {
                                         .cols = layer.cols,
                                         .splits = LinearSplits(layer.rows, layer.cols),
                                         .tokens = tokens,
-                                        .token_rows = true};
+                                        .token_rows_unit = 8};
             const auto plan = PlanLinearWith(tile, room, problem, device);
             if (!plan || plan->cut.tiles() > kMostTiles) continue;
             ++plans;
@@ -162,18 +162,36 @@ std::pair<int, int> CountTokenRows(const LinearProblem& problem) {
 TEST(InvariantLinearPlan, FewTokensCanBeRows) {
   for (int32_t tokens = 1; tokens <= 160; ++tokens) {
     // qwen2.5-1.5b: gate and up in one wave; the head in tiles in turn.
-    LinearProblem gate_up{.rows = 17920, .cols = 1536, .tokens = tokens, .token_rows = true};
+    LinearProblem gate_up{.rows = 17920, .cols = 1536, .tokens = tokens, .token_rows_unit = 8};
     const auto [count, whole] = CountTokenRows(gate_up);
     EXPECT_EQ(count > 0, tokens <= 128) << tokens;
     EXPECT_EQ(whole, count) << tokens;
-    gate_up.token_rows = false;
+    gate_up.token_rows_unit = 0;
     EXPECT_EQ(CountTokenRows(gate_up).first, 0) << tokens;
-    const LinearProblem head{.rows = 151936, .cols = 1536, .tokens = tokens, .token_rows = true};
-    EXPECT_EQ(CountTokenRows(head).first > 0, tokens <= 128) << tokens;
-    EXPECT_EQ(CountTokenRows(head).second, 0) << tokens;
+    for (const int32_t unit : {8, 16}) {
+      const LinearProblem head{
+          .rows = 151936, .cols = 1536, .tokens = tokens, .token_rows_unit = unit};
+      EXPECT_EQ(CountTokenRows(head).first > 0, tokens <= 128) << tokens << ", unit " << unit;
+      EXPECT_EQ(CountTokenRows(head).second, 0) << tokens << ", unit " << unit;
+    }
   }
-  const LinearProblem cut{.rows = 2048, .cols = 1536, .splits = 4, .token_rows = true};
+  const LinearProblem cut{.rows = 2048, .cols = 1536, .splits = 4, .token_rows_unit = 8};
   EXPECT_EQ(CountTokenRows(cut).first, 0);
+}
+
+TEST(InvariantLinearPlan, TilesHaveWholeUnitsOfTokenRows) {
+  int plans = 0;
+  for (const int32_t tokens : {1, 9, 17, 33, 65}) {
+    const LinearProblem problem{
+        .rows = 151936, .cols = 1536, .tokens = tokens, .token_rows_unit = 16};
+    for (const LinearChoice& choice : RankLinearChoices(problem, kH200)) {
+      const LinearTile& tile = kLinearTiles[choice.tile];
+      if (!tile.token_rows()) continue;
+      ++plans;
+      EXPECT_EQ(tile.columns % 16, 0) << tokens << " tokens, tile " << choice.tile;
+    }
+  }
+  EXPECT_GT(plans, 0);
 }
 
 // Results depend on these: they change only with a reason.

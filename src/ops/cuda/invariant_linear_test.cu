@@ -286,7 +286,7 @@ TEST_P(InvariantLinearTest, EveryTileGivesTheSameBits) {
                           .cols = c.cols,
                           .splits = LinearSplits(c.rows, c.cols),
                           .tokens = tokens,
-                          .token_rows = TokenRowsSuit(LinearFinish::kFloat, c.rows, 0)},
+                          .token_rows_unit = TokenRowsUnit(LinearFinish::kFloat, c.rows, 0)},
                          linear_->device());
       if (!plan) continue;
       ASSERT_NO_FATAL_FAILURE(MakeBatch(tokens));

@@ -49,6 +49,10 @@ struct LinearTile {
   int32_t columns = 0;  ///< kTokenRows: rows of the weight
 
   constexpr bool token_rows() const { return mode == LinearMode::kTokenRows; }
+  /// Whether it is of kTokenRows and suits a TokenRowsUnit.
+  constexpr bool has_token_rows(int32_t unit) const {
+    return token_rows() && unit != 0 && columns % unit == 0;
+  }
   constexpr int32_t row_blocks() const { return (ping_pong ? 1 : groups) * blocks; }
   /// Rows of the weight.
   constexpr int32_t rows() const { return token_rows() ? columns : row_blocks() * kLinearBlock; }

@@ -16,6 +16,12 @@ struct LargestLogit {
     logit = larger ? other : logit;
     token = larger ? other_token : token;
   }
+  /// The same of a token behind the one that is held: of equals that one stays.
+  __device__ void TakeLater(float other, int32_t other_token) {
+    const bool larger = other > logit;
+    logit = larger ? other : logit;
+    token = larger ? other_token : token;
+  }
   /// Takes what the lane has whose number differs in the bits of `mask`. All lanes of a warp call
   /// it.
   __device__ void TakeFromLane(int mask) {

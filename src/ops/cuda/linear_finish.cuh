@@ -370,8 +370,7 @@ class LinearFinisher {
     const auto take = [&](float value, int row) {
       value = row < args_.rows ? value : -INFINITY;
       undrawable = undrawable || IsUndrawable(value);
-      mine.token = value > mine.logit ? row : mine.token;  // rows come in order: equals stay behind
-      mine.logit = value > mine.logit ? value : mine.logit;
+      mine.TakeLater(value, row);
     };
     take(values.x, row_);
     take(values.y, row_ + 1);

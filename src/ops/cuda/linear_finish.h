@@ -109,11 +109,19 @@ constexpr int32_t TokenRowsPlace(int32_t token, int32_t row) {
   return token * kTurnedRows + (row / 4 ^ swizzle) * 4 + row % 4;
 }
 
-/// Whether sums that have tokens as rows can be finished so, of a weight of `rows` rows.
-constexpr bool TokenRowsSuit(LinearFinish finish, int32_t rows, int32_t pair_distance) {
-  if (rows % 8 != 0) return false;
-  if (finish == LinearFinish::kFloat) return pair_distance == 0;
-  return finish == LinearFinish::kSiluMul && pair_distance * 2 == rows;
+/// Where sums have tokens as rows: the rows of the weight that are finished together, of which a
+/// tile must have a multiple. 0: a weight of `rows` rows cannot be finished so.
+constexpr int32_t TokenRowsUnit(LinearFinish finish, int32_t rows, int32_t pair_distance) {
+  switch (finish) {
+    case LinearFinish::kFloat:
+      return rows % 8 == 0 && pair_distance == 0 ? 8 : 0;
+    case LinearFinish::kSiluMul:
+      return rows % 8 == 0 && pair_distance * 2 == rows ? 8 : 0;
+    case LinearFinish::kArgmax:  // all of ArgmaxParts have rows
+      return rows % 64 == 0 && pair_distance == 0 ? kArgmaxRows : 0;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace decant

@@ -118,12 +118,16 @@ TEST(LinearFinishTest, TurningTokensThatAreRowsMeetsNoBankTwice) {
 }
 
 TEST(LinearFinishTest, TokensAreRowsOfSomeFinishes) {
-  EXPECT_TRUE(TokenRowsSuit(LinearFinish::kFloat, 151936, 0));
-  EXPECT_TRUE(TokenRowsSuit(LinearFinish::kSiluMul, 17920, 8960));
-  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kFloat, 1001, 0));   // no whole sectors
-  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kFloat, 2048, 64));  // rows in another order
-  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kQkv, 2048, 64));
-  EXPECT_FALSE(TokenRowsSuit(LinearFinish::kResidual, 1536, 0));
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kFloat, 151936, 0), 8);
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kSiluMul, 17920, 8960), 8);
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kFloat, 1001, 0), 0);   // no whole sectors
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kFloat, 2048, 64), 0);  // rows in another order
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kQkv, 2048, 64), 0);
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kResidual, 1536, 0), 0);
+  EXPECT_EQ(TokenRowsUnit(LinearFinish::kArgmax, 1008, 0), 0);  // a part that no row is of
+  for (const LinearModel& model : kLinearModels) {
+    EXPECT_EQ(TokenRowsUnit(LinearFinish::kArgmax, model.vocab, 0), kArgmaxRows) << model.name;
+  }
 }
 
 TEST(LinearFinishTest, SquarePartsCoverTheHiddenSize) {

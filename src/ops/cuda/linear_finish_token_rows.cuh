@@ -28,11 +28,11 @@ class TokenRowsFinisher {
   __device__ void Finish(const float (&sums)[kSums]) const {
     // The warp's tokens do not exist. Where none of the tile do, it is rehearsed.
     if (first_local_ >= tokens_here_ && tokens_here_ > 0) return;
-    if (args_.result.finish == LinearFinish::kSiluMul) {
-      WriteSiluMul(sums);
-    } else {
-      WriteFloats(sums);
+    if (args_.result.finish == LinearFinish::kSiluMul) return WriteSiluMul(sums);
+    if constexpr (kChunks * 8 % kArgmaxRows == 0) {
+      if (args_.result.finish == LinearFinish::kArgmax) return WriteLargest(sums);
     }
+    WriteFloats(sums);
   }
 
  private:
@@ -101,6 +101,49 @@ class TokenRowsFinisher {
               make_uint2(reinterpret_cast<const uint32_t&>(pairs[half * 2]),
                          reinterpret_cast<const uint32_t&>(pairs[half * 2 + 1]));
         }
+      }
+      __syncwarp();
+    }
+  }
+
+  /// Turned likewise; then a lane has token lane / 2 and the 16 rows of one part. The weight has
+  /// whole row blocks (TokenRowsUnit), so a part has all of its rows or none.
+  __device__ void WriteLargest(const float (&sums)[kSums]) const {
+    static_assert(kTurnedRows == 2 * kArgmaxRows);
+    const int local = first_local_ + lane_ / 2;
+    const bool here = local < tokens_here_;
+    const float scale = ScaleOf(local);
+    ArgmaxPart* const out = static_cast<ArgmaxPart*>(args_.result.output) +
+                            static_cast<int64_t>(first_token_ + local) * ArgmaxParts(args_.rows) +
+                            first_row_ / kArgmaxRows + lane_ % 2;
+#pragma unroll 1
+    for (int begin = 0; begin < kChunks; begin += kTurnedChunks) {
+      Stage(sums, begin);
+      __syncwarp();
+      LargestLogit largest;  // its token counts from the part's first row on
+      bool undrawable = false;
+#pragma unroll
+      for (int i = 0; i < kArgmaxRows; i += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(
+            turned_ + TokenRowsPlace(lane_ / 2, lane_ % 2 * kArgmaxRows + i));
+        LargestLogit of_four{-INFINITY, i};
+        const auto take = [&](float sum, int row) {
+          const float value = __fmul_rn(sum, scale);
+          undrawable = undrawable || IsUndrawable(value);
+          of_four.TakeLater(value, row);
+        };
+        take(four.x, i);
+        take(four.y, i + 1);
+        take(four.z, i + 2);
+        take(four.w, i + 3);
+        largest.TakeLater(of_four.logit, of_four.token);
+      }
+      const int chunk = begin + lane_ % 2 * 2;
+      const int row = first_row_ + chunk * 8;
+      if (here && chunk < kChunks && row < args_.rows) {
+        *reinterpret_cast<uint2*>(out + begin * 8 / kArgmaxRows) =
+            make_uint2(__float_as_uint(largest.logit),
+                       static_cast<uint32_t>(row + largest.token) | (undrawable ? kUndrawable : 0));
       }
       __syncwarp();
     }
