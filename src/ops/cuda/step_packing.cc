@@ -50,6 +50,8 @@ std::span<int32_t> StepPacker::Take(int32_t count, int32_t most, const int32_t*&
   const std::span<int32_t> room = host_.subspan(host_used_, count);
   device = device_ + device_used_;
   if (count > 0) {
+    DECANT_CHECK(copies_.piece_count < StepCopies::kMostPieces, "a step of over {} arrays",
+                 StepCopies::kMostPieces);
     copies_.pieces[copies_.piece_count++] = {
         .from = host_used_, .to = device_used_, .count = count};
     copies_.piece_words += count;
