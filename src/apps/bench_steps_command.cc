@@ -74,6 +74,7 @@ class StepsBench {
     }
     outcome_.gaps = SummarizeGaps(requests);
     outcome_.idle = SummarizeIdle(plain_steps);
+    outcome_.host = SummarizeHost(plain_steps);
     outcome_.steps = SummarizeTrace(steps, rates_);
     return results_.Close(setting_, outcome_, std::span(steps).last(last_run_), rates_);
   }
@@ -86,8 +87,8 @@ class StepsBench {
           "%.1f%% of its pairs of a query and a key\n",
           outcome_.steps.loaded->decode_share * 100);
     }
-    std::printf("\n%s\n%s%s", WallText(outcome_).c_str(), GapText(outcome_.gaps).c_str(),
-                IdleText(outcome_.idle).c_str());
+    std::printf("\n%s\n%s%s%s", WallText(outcome_).c_str(), GapText(outcome_.gaps).c_str(),
+                IdleText(outcome_.idle).c_str(), HostText(outcome_.host).c_str());
     std::printf(
         "floor: bytes at %.1f GB/s read from memory, operations at %.0f GFLOP/s, both measured "
         "here just now\n",
@@ -169,8 +170,9 @@ Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> comm
       "  decant bench steps --model M.gguf --out results/steps\n"
       "  decant bench steps --model M --engine flash --decode-kernel rows   # pages alone\n"
       "  decant bench steps --model M.gguf --scale 0.1 --requests 16 --max-batch 8 --runs 1\n"
-      "Plain runs give wall times, token gaps and how long the device idles between steps, timed\n"
-      "runs the parts of a step; both walls are printed, so that the cost of looking is known.\n"
+      "Plain runs give wall times, token gaps, the host's part of a step and how long the device\n"
+      "idles between steps, timed runs the parts of a step; both walls are printed, so that the "
+      "cost of looking is known.\n"
       "Time stamps go into the device's own order of work and nothing waits for them. The\n"
       "floor of a step is the longer of: the bytes it must read over the measured memory\n"
       "bandwidth, its operations over the measured rate.");

@@ -174,7 +174,8 @@ Status StepsResults::Close(const StepsSetting& setting, const StepsOutcome& outc
                        .Add("median_ms", outcome.gaps.median * kMilli)
                        .Add("p99_ms", outcome.gaps.p99 * kMilli)
                        .Add("max_ms", outcome.gaps.max * kMilli))
-      .Add("idle", ToJson(outcome.idle));
+      .Add("idle", ToJson(outcome.idle))
+      .Add("host", ToJson(outcome.host));
   if (outcome.steps.pure_decode) object.Add("pure_decode", ToJson(*outcome.steps.pure_decode));
   if (outcome.steps.loaded) object.Add("loaded", ToJson(*outcome.steps.loaded));
   DECANT_RETURN_IF_ERROR(files_->jsonl.Write(JsonObject().Add("steps", object)));

@@ -36,6 +36,7 @@ struct StepsOutcome {
   std::vector<double> timed_walls{};  ///< Of each that was.
   GapSummary gaps{};                  ///< Of the plain runs.
   IdleSummary idle{};                 ///< Of the plain runs.
+  HostSummaries host{};               ///< Likewise.
   TraceSummary steps{};               ///< Of the timed runs.
 
   /// How much longer the median timed run took than the median plain one, as a share of it.

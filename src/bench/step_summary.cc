@@ -40,6 +40,37 @@ std::optional<StepSummary> Summarize(std::span<const StepRecord> steps, bool pur
                      .tokens_per_second = static_cast<double>(tokens) / seconds};
 }
 
+std::optional<HostSummary> SummarizeHost(std::span<const StepRecord> steps, bool pure_decode) {
+  std::vector<double> all;
+  std::vector<double> plans;
+  std::vector<double> launches;
+  std::vector<double> deliveries;
+  for (const StepRecord& step : steps) {
+    if (step.pure_decode() != pure_decode) continue;
+    all.push_back(step.host());
+    plans.push_back(step.plan);
+    launches.push_back(step.launch);
+    deliveries.push_back(step.deliver);
+  }
+  if (all.empty()) return std::nullopt;
+  return HostSummary{.steps = std::ssize(all),
+                     .median = Median(all),
+                     .p99 = Quantile(all, 0.99),
+                     .plan = Median(plans),
+                     .launch = Median(launches),
+                     .deliver = Median(deliveries)};
+}
+
+JsonObject ToJson(const HostSummary& summary) {
+  return JsonObject()
+      .Add("steps", summary.steps)
+      .Add("median_us", summary.median * kMicro)
+      .Add("p99_us", summary.p99 * kMicro)
+      .Add("plan_us", summary.plan * kMicro)
+      .Add("launch_us", summary.launch * kMicro)
+      .Add("deliver_us", summary.deliver * kMicro);
+}
+
 }  // namespace
 
 StepSummaries SummarizeSteps(std::span<const StepRecord> steps, const MachineRates& rates) {
@@ -70,6 +101,31 @@ JsonObject ToJson(const IdleSummary& summary) {
 std::string IdleText(const IdleSummary& summary) {
   return fmt::format("device idle between steps: {:.2f}% of its time, median {:.1f} us ({} gaps)\n",
                      summary.share * 100, summary.median * kMicro, summary.gaps);
+}
+
+HostSummaries SummarizeHost(std::span<const StepRecord> steps) {
+  return {.pure_decode = SummarizeHost(steps, true), .loaded = SummarizeHost(steps, false)};
+}
+
+JsonObject ToJson(const HostSummaries& summaries) {
+  JsonObject object;
+  if (summaries.pure_decode) object.Add("pure_decode", ToJson(*summaries.pure_decode));
+  if (summaries.loaded) object.Add("loaded", ToJson(*summaries.loaded));
+  return object;
+}
+
+std::string HostText(const HostSummaries& summaries) {
+  std::vector<std::string> kinds;
+  const auto add = [&](const char* kind, const std::optional<HostSummary>& summary) {
+    if (!summary) return;
+    kinds.push_back(
+        fmt::format("{} {:.0f} us (p99 {:.0f}; plan {:.0f}, launch {:.0f}, deliver {:.0f})", kind,
+                    summary->median * kMicro, summary->p99 * kMicro, summary->plan * kMicro,
+                    summary->launch * kMicro, summary->deliver * kMicro));
+  };
+  add("pure decode", summaries.pure_decode);
+  add("loaded", summaries.loaded);
+  return fmt::format("host's part of a step: {}\n", fmt::join(kinds, ", "));
 }
 
 JsonObject ToJson(const StepSummary& summary) {

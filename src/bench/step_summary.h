@@ -47,6 +47,31 @@ JsonObject ToJson(const IdleSummary& summary);
 /// "device idle between steps: 1.10% of its time, median 12.5 us (812 gaps)"
 std::string IdleText(const IdleSummary& summary);
 
+/// What the engine's loop does itself for a step of one kind: to plan it, launch it and deliver its
+/// tokens, without the wait for the device. Seconds.
+struct HostSummary {
+  int64_t steps = 0;
+  double median = 0;  ///< Of all of it.
+  double p99 = 0;
+  double plan = 0;  ///< Medians of its parts.
+  double launch = 0;
+  double deliver = 0;
+};
+
+/// A kind without steps is absent.
+struct HostSummaries {
+  std::optional<HostSummary> pure_decode{};
+  std::optional<HostSummary> loaded{};
+};
+
+HostSummaries SummarizeHost(std::span<const StepRecord> steps);
+
+/// {"pure_decode": {"steps": 957, "median_us": 41.2, ...}, "loaded": ...}
+JsonObject ToJson(const HostSummaries& summaries);
+
+/// "host's part of a step: pure decode 41 us (p99 80; plan 2, launch 33, deliver 6), loaded ..."
+std::string HostText(const HostSummaries& summaries);
+
 /// Times in milliseconds: {"steps": 120, "median_ms": 24.1, ...}.
 JsonObject ToJson(const StepSummary& summary);
 

@@ -66,6 +66,24 @@ TEST(StepSummaryTest, PutsTimesBesideTheirFloors) {
   EXPECT_FALSE(SummarizeSteps({}, rates).pure_decode);
 }
 
+TEST(HostSummaryTest, AddsUpAllButTheWait) {
+  const std::vector<StepRecord> steps = {
+      {.decode_tokens = 4, .plan = 1e-6, .launch = 30e-6, .wait = 5e-3, .deliver = 4e-6},
+      {.decode_tokens = 4, .plan = 3e-6, .launch = 20e-6, .wait = 5e-3, .deliver = 8e-6},
+      {.decode_tokens = 4, .plan = 2e-6, .launch = 40e-6, .wait = 5e-3, .deliver = 6e-6},
+      {.prompt_tokens = 512, .plan = 10e-6, .launch = 90e-6, .wait = 0, .deliver = 0},
+  };
+  const HostSummaries host = SummarizeHost(steps);
+  ASSERT_TRUE(host.pure_decode && host.loaded);
+  EXPECT_EQ(host.pure_decode->steps, 3);
+  EXPECT_EQ(HostText(host),
+            "host's part of a step: pure decode 35 us (p99 48; plan 2, launch 30, deliver 6), "
+            "loaded 100 us (p99 100; plan 10, launch 90, deliver 0)\n");
+  EXPECT_NE(ToJson(host).ToString().find("\"loaded\": {\"steps\": 1"), std::string::npos)
+      << ToJson(host).ToString();
+  EXPECT_FALSE(SummarizeHost(std::span(steps).first(3)).loaded);
+}
+
 TEST(IdleSummaryTest, CountsGapsInWhichThereWasWork) {
   const std::vector<StepRecord> steps = {
       {.device = 3, .follows = false, .idle = 100},  // after a wait for a request
