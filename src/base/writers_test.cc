@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
@@ -15,6 +14,7 @@
 #include "base/json.h"
 #include "base/jsonl_writer.h"
 #include "base/output_file.h"
+#include "base/testing/temporary_folder.h"
 
 namespace decant {
 namespace {
@@ -23,19 +23,13 @@ namespace fs = std::filesystem;
 
 class WritersTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "decant_writers_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static std::string Read(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(WritersTest, ReplacingShowsNothingUntilClose) {

@@ -4,14 +4,13 @@
 #include "bench/step_trace.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temporary_folder.h"
 #include "bench/chrome_trace.h"
 #include "engine/load_engine.h"
 #include "model/testing/tiny_model.h"
@@ -40,14 +39,7 @@ class ApartOps : public ForwardingOps {
 
 class StepTraceTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    path_ = (std::filesystem::temp_directory_path() /
-             fmt::format("decant_{}_{}_{}", info->test_suite_name(), info->name(), getpid()))
-                .string();
-    testing::BuildTinyModel({}).WriteTo(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  void SetUp() override { testing::BuildTinyModel({}).WriteTo(path_); }
 
   /// An engine of four rows over the tiny model of two layers; `apart`: behind ApartOps.
   void Load(bool apart) {
@@ -73,7 +65,8 @@ class StepTraceTest : public ::testing::Test {
   const Workload workload_ =
       MakeWorkload("mixed", {.prompt_lengths = {5, 40, 150}, .min_budget = 4, .max_budget = 12}, 12,
                    std::vector<Token>{1, 2, 3, 4, 5});
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "tiny.gguf";
   std::unique_ptr<ServedModel> served_;
   TimedOps* timed_ = nullptr;
 };
@@ -186,7 +179,6 @@ TEST_F(StepTraceTest, TheTraceParsesAndNests) {
   ASSERT_TRUE(WriteChromeTrace(path, run.steps, kRates, "a \"GPU\"\n", header).ok());
   std::ifstream file(path);
   const nlohmann::json trace = nlohmann::json::parse(file);
-  std::filesystem::remove(path);
 
   EXPECT_EQ(trace["otherData"]["commit"], "c\"\\\n");
   std::map<int, std::vector<nlohmann::json>> tracks;
@@ -220,8 +212,8 @@ TEST(ChromeTraceTest, NoStepOverlapsTheNextWhenTheHostCameLate) {
   for (TracedStep& step : steps) {
     step.times.intervals = {{StepPart::kUpload, 100e-6}, {StepPart::kHead, 900e-6}};
   }
-  const std::string path =
-      std::filesystem::temp_directory_path() / fmt::format("decant_late_trace_{}.json", getpid());
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "trace.json";
   ASSERT_TRUE(WriteChromeTrace(path, steps, kRates, "cpu", {}).ok());
   std::ifstream file(path);
   std::vector<nlohmann::json> device;
@@ -229,7 +221,6 @@ TEST(ChromeTraceTest, NoStepOverlapsTheNextWhenTheHostCameLate) {
   for (const nlohmann::json& event : trace["traceEvents"]) {
     if (event["ph"] == "X" && event["tid"] == 2) device.push_back(event);
   }
-  std::filesystem::remove(path);
   ASSERT_EQ(device.size(), 6);
   ExpectNested(device);
   EXPECT_DOUBLE_EQ(device[0]["ts"], 99);

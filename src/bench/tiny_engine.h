@@ -1,13 +1,11 @@
 #pragma once
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
 #include "engine/load_engine.h"
 #include "model/testing/tiny_model.h"
 
@@ -16,14 +14,7 @@ namespace decant {
 /// For tests: writes a tiny model to a file and loads engines of it.
 class TinyEngineTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    path_ = (std::filesystem::temp_directory_path() /
-             fmt::format("decant_{}_{}_{}.gguf", info->test_suite_name(), info->name(), getpid()))
-                .string();
-    testing::BuildTinyModel({}).WriteTo(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  void SetUp() override { testing::BuildTinyModel({}).WriteTo(path_); }
 
   std::unique_ptr<ServedModel> Load(DecodeKernel kernel, int32_t max_batch,
                                     int32_t chunk_tokens) const {
@@ -38,7 +29,8 @@ class TinyEngineTest : public ::testing::Test {
   }
 
  private:
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "tiny.gguf";
 };
 
 }  // namespace decant

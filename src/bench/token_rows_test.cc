@@ -1,10 +1,10 @@
 #include "bench/token_rows.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 
+#include "base/testing/temporary_folder.h"
 #include "bench/token_hash.h"
 
 namespace decant {
@@ -12,22 +12,14 @@ namespace {
 
 class TokenRowsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() /
-              fmt::format("decant_{}_{}", info->name(), getpid());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path Write(const std::string& text) const {
     std::filesystem::path path = folder_ / "written.jsonl";
     std::ofstream(path) << text;
     return path;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(TokenRowsTest, WhatWasWrittenIsRead) {

@@ -3,16 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <future>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "base/random.h"
+#include "base/testing/temporary_folder.h"
 #include "engine/completion.h"
 #include "engine/load_engine.h"
 #include "model/testing/tiny_model.h"
@@ -88,8 +87,6 @@ class SpoilingOps : public ForwardingOps {
 
 class FiniteTest : public ::testing::Test {
  protected:
-  ~FiniteTest() override { std::filesystem::remove(path_); }
-
   std::unique_ptr<ServedModel> Load(const testing::TinyModel& tiny,
                                     const std::optional<Spoil>& spoil, bool check_finite) const {
     testing::BuildTinyModel(tiny).WriteTo(path_);
@@ -162,9 +159,8 @@ class FiniteTest : public ::testing::Test {
     EXPECT_EQ(model->engine().Stats().count(FinishReason::kFailed), 2U);
   }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / fmt::format("decant_finite_{}.gguf", getpid()))
-          .string();
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "tiny.gguf";
 };
 
 TEST_F(FiniteTest, LogitsThatAreNoNumbersFailTheirRequestOnly) {

@@ -2,7 +2,6 @@
 // the bit.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <mutex>
 
 #include "base/random.h"
+#include "base/testing/temporary_folder.h"
 #include "engine/load_engine.h"
 #include "model/testing/tiny_model.h"
 
@@ -103,9 +103,8 @@ void ExpectEqual(const Watched& got, const Watched& expected, const std::string&
 }
 
 TEST(InvarianceTest, TinyModelGivesTheSameBitsInEverySetting) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("decant_invariance_{}.gguf", getpid()))
-          .string();
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "tiny.gguf";
   for (const char* family : {"llama", "qwen2"}) {
     testing::BuildTinyModel({.family = family}).WriteTo(path);
     for (int32_t length : {1, 255, 530}) {
@@ -128,7 +127,6 @@ TEST(InvarianceTest, TinyModelGivesTheSameBitsInEverySetting) {
       }
     }
   }
-  std::filesystem::remove(path);
 }
 
 TEST(InvarianceTest, SmolLm2GivesTheSameBitsInEverySetting) {

@@ -2,13 +2,12 @@
 // its own with its seed gets.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "base/random.h"
+#include "base/testing/temporary_folder.h"
 #include "engine/completion.h"
 #include "engine/load_engine.h"
 #include "model/testing/tiny_model.h"
@@ -93,9 +92,8 @@ void ExpectEqual(const Sampled& got, const Sampled& expected, const std::string&
 }
 
 TEST(SamplesTest, EachGetsTheBitsOfARequestOfItsOwn) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("decant_samples_{}.gguf", getpid()))
-          .string();
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "tiny.gguf";
   testing::BuildTinyModel({}).WriteTo(path);
   constexpr int32_t kSamples = 3;
   for (const int32_t length : {1, 65, 150}) {
@@ -127,7 +125,6 @@ TEST(SamplesTest, EachGetsTheBitsOfARequestOfItsOwn) {
       }
     }
   }
-  std::filesystem::remove(path);
 }
 
 }  // namespace

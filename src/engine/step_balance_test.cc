@@ -1,11 +1,10 @@
 #include "engine/step_balance.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <vector>
 
+#include "base/testing/temporary_folder.h"
 #include "model/forward.h"
 #include "model/model_files.h"
 #include "model/testing/tiny_model.h"
@@ -16,8 +15,8 @@ namespace decant {
 namespace {
 
 TEST(StepBalanceTest, IsWhatTheOperationsCount) {
-  const std::string path =
-      ::testing::TempDir() + "step_balance_test_" + std::to_string(getpid()) + ".gguf";
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "tiny.gguf";
   testing::BuildTinyModel({}).WriteTo(path);
   const ModelFiles files = OpenModelFiles(path).value();
   CpuOps ops({.shape = files.config.shape, .threads = 1, .max_tokens = 64, .max_samples = 4});
@@ -49,7 +48,6 @@ TEST(StepBalanceTest, IsWhatTheOperationsCount) {
   const StepCost cost = ops.Cost();
   EXPECT_DOUBLE_EQ(balance.Reading(load) * kBytesPerSecond, cost.bytes);
   EXPECT_DOUBLE_EQ(balance.Computing(load) * kOperationsPerSecond, cost.operations);
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // tests/data/family, which tests/tools/make_family_golden.py makes and describes.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <numeric>
 
 #include "base/narrow.h"
+#include "base/testing/temporary_folder.h"
 #include "model/decoder_tensors.h"
 #include "model/decoder_weights.h"
 #include "model/forward.h"
@@ -243,14 +243,14 @@ testing::GgufBuilder ToGguf(const ModelFiles& files) {
 class GgufFamilyTest : public FamilyTest {};
 
 TEST_P(GgufFamilyTest, AgreesToo) {
-  const std::string path = ::testing::TempDir() + fmt::format("{}_{}.gguf", GetParam(), getpid());
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "model.gguf";
   ToGguf(OpenModelFiles(folder_).value()).WriteTo(path);
   const Expected<ModelFiles> files = OpenModelFiles(path);
   ASSERT_TRUE(files.ok()) << files.status().ToString();
   ASSERT_NE(files->gguf, nullptr);
   EXPECT_EQ(files->generation.eos, (std::vector<int32_t>{2, 3}));
   EXPECT_TRUE(OracleError(files->tensors, files->config, golden_).max <= kRounding);
-  std::remove(path.c_str());
 }
 
 std::string TestName(const ::testing::TestParamInfo<const char*>& test) {

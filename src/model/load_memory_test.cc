@@ -2,13 +2,13 @@
 // still load them.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
 #include "model/decoder_tensors.h"
 #include "model/decoder_weights.h"
 #include "model/model_files.h"
@@ -31,12 +31,6 @@ int64_t ProcessBytes(const std::string& field) {
 
 class LoadMemoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "load_memory_test_" + std::to_string(getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   /// A model of zeros in bf16, whose file is sparse and costs no disk.
   void WriteModel(const DecoderShape& shape) const {
     const json config = {{"model_type", "llama"},
@@ -77,7 +71,8 @@ class LoadMemoryTest : public ::testing::Test {
     std::filesystem::resize_file(path, sizeof(length) + length + end);
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(LoadMemoryTest, PeaksAtAQuarterMoreThanTheWeights) {

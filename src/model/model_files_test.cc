@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <ctime>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/testing/sanitized.h"
+#include "base/testing/temporary_folder.h"
 #include "model/testing/tiny_model.h"
 
 namespace decant {
@@ -56,12 +56,6 @@ class ScopedVariable {
 
 class ModelFilesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::path(::testing::TempDir()) / ("model_files_test_" + std::to_string(getpid()));
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   /// A folder of its own with the files of a stored model.
   fs::path CopyOf(const std::string& model) const {
     fs::path folder = root_ / model;
@@ -107,7 +101,8 @@ class ModelFilesTest : public ::testing::Test {
     EXPECT_NE(refusal.find(message), std::string::npos) << refusal << "\n  lacks " << message;
   }
 
-  fs::path root_;
+  const TemporaryFolder temporary_;
+  const fs::path root_ = temporary_.path();
 };
 
 TEST_F(ModelFilesTest, FindsHubNamesInTheCache) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/testing/sanitized.h"
+#include "base/testing/temporary_folder.h"
 #include "weights/gguf.h"
 #include "weights/testing/gguf_builder.h"
 
@@ -282,12 +283,6 @@ TEST(TruncatedGgufTest, SaysWhereTheFileEnds) {
 // A sparse file of 8 GiB: it costs no disk, and whatever it says, not much time or memory.
 class HugeGgufTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::path(::testing::TempDir()) /
-            ("gguf_huge_" + std::to_string(getpid()) + ".gguf");
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   struct Piece {
     uint64_t offset;
     std::vector<std::byte> bytes;
@@ -314,7 +309,8 @@ class HugeGgufTest : public ::testing::Test {
     return Pack(uint32_t{0x46554747}, uint32_t{3}, tensors, keys);
   }
 
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "huge.gguf";
 };
 
 TEST_F(HugeGgufTest, CostsLittleWhateverItSays) {

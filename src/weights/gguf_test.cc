@@ -1,7 +1,6 @@
 #include "weights/gguf.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/temporary_folder.h"
 #include "weights/dequantize.h"
 #include "weights/testing/gguf_builder.h"
 
@@ -69,8 +69,8 @@ TEST(GgufFileTest, ReadsTensorsOfEveryKind) {
 }
 
 TEST(GgufFileTest, ViewsLiveOnWhenTheFileMoves) {
-  const std::string path = std::filesystem::path(::testing::TempDir()) /
-                           ("gguf_test_" + std::to_string(getpid()) + ".gguf");
+  const TemporaryFolder temporary;
+  const std::string path = temporary / "test.gguf";
   GgufBuilder()
       .Set("general.name", "tiny")
       .AddTensor("x", {4}, GgmlType::kF32, Counting(4))

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -13,18 +12,13 @@
 #include <string>
 #include <utility>
 
+#include "base/testing/temporary_folder.h"
+
 namespace decant {
 namespace {
 
 class MappedFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              ("mapped_file_test_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string Write(const std::string& name, std::string_view text) const {
     const std::string path = folder_ / name;
     std::ofstream(path, std::ios::binary) << text;
@@ -35,7 +29,8 @@ class MappedFileTest : public ::testing::Test {
     return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(MappedFileTest, ShowsTheBytesAndKeepsThemWhenMoved) {
@@ -85,6 +80,7 @@ TEST_F(MappedFileTest, AFileThatIsCutShortIsToldOfAndEndsTheProcess) {
         MappedFile file = MappedFile::Open(path).value();
         const MappedFile moved = std::move(file);
         std::filesystem::resize_file(path, 10);
+        std::filesystem::remove_all(folder_);  // this process's own, and it ends here
         std::_Exit(read_last(moved));
       },
       ::testing::ExitedWithCode(1), "/cut: cannot be read any more: it was cut short");
@@ -102,6 +98,7 @@ TEST_F(MappedFileTest, AFileThatIsCutShortIsToldOfAndEndsTheProcess) {
         if (mmap(page, 100'000, PROT_READ, MAP_PRIVATE | MAP_FIXED, again, 0) != page)
           std::_Exit(9);
         std::filesystem::resize_file(path, 10);
+        std::filesystem::remove_all(folder_);
         std::_Exit(std::to_integer<int>(*static_cast<const volatile std::byte*>(last)));
       },
       ::testing::KilledBySignal(SIGBUS), "");

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/testing/sanitized.h"
+#include "base/testing/temporary_folder.h"
 #include "weights/dequantize.h"
 #include "weights/safetensors_header.h"
 #include "weights/testing/safetensors_bytes.h"
@@ -29,12 +29,6 @@ constexpr size_t kValidData = 34;
 
 class SafetensorsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "safetensors_test_" + std::to_string(getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   void Write(const std::string& name, const std::vector<std::byte>& bytes) const {
     std::ofstream(folder_ + "/" + name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
@@ -53,7 +47,8 @@ class SafetensorsTest : public ::testing::Test {
     return status.message();
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(SafetensorsTest, GivesTensorsInTheOrderOfTheirData) {

@@ -1,12 +1,11 @@
 // The gates that need an engine, on a tiny model: each passes, and each can fail.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 
+#include "base/testing/temporary_folder.h"
 #include "bench/gates/engine_gate.h"
 #include "bench/gates/faulty_ops.h"
 #include "bench/gates/invariance_gate.h"
@@ -22,20 +21,9 @@ Expected<std::unique_ptr<ServedModel>> Load(const EngineOptions& options) {
   return LoadEngine(options, nullptr);
 }
 
-std::string TemporaryPath(const std::string& name) {
-  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-  return (std::filesystem::temp_directory_path() /
-          fmt::format("decant_{}_{}_{}_{}", info->test_suite_name(), info->name(), getpid(), name))
-      .string();
-}
-
 class EngineGatesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = TemporaryPath("tiny.gguf");
-    testing::BuildTinyModel({}).WriteTo(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  void SetUp() override { testing::BuildTinyModel({}).WriteTo(path_); }
 
   EngineOptions Options(DecodeKernel kernel = DecodeKernel::kSplit) const {
     EngineOptions options;
@@ -63,7 +51,8 @@ class EngineGatesTest : public ::testing::Test {
     return options;
   }
 
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "tiny.gguf";
 };
 
 void Break(EngineOptions& options, Fault fault, std::optional<DecodeKernel> kernel = {}) {
@@ -213,7 +202,6 @@ class ReferenceGateTest : public EngineGatesTest {
  protected:
   void SetUp() override {
     EngineGatesTest::SetUp();
-    golden_ = TemporaryPath("golden.jsonl");
     const std::vector<WorkItem> items = {{.prompt = {1, 2, 3}, .budget = 4},
                                          {.prompt = std::vector<Token>(200, 7), .budget = 4}};
     const auto engine = GateEngine::Load(Load, Options(), LogitGaps::kIgnored).value();
@@ -227,11 +215,6 @@ class ReferenceGateTest : public EngineGatesTest {
                           .fp16 = {}});
     }
   }
-  void TearDown() override {
-    std::filesystem::remove(golden_);
-    EngineGatesTest::TearDown();
-  }
-
   Expected<GateReport> Run() const {
     ReferenceGateOptions options;
     options.engine = Options();
@@ -244,7 +227,8 @@ class ReferenceGateTest : public EngineGatesTest {
     return ReadReferenceFile(golden_).status();
   }
 
-  std::string golden_;
+  const TemporaryFolder folder_;
+  const std::string golden_ = folder_ / "golden.jsonl";
   std::vector<ReferencePrompt> prompts_;
 };
 
