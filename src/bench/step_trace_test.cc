@@ -58,7 +58,7 @@ class StepTraceTest : public ::testing::Test {
     served_ = LoadEngine(options, nullptr).value();
   }
 
-  TracedRun Run() {
+  TracedRun RunAll() {
     return RunTraced(served_->engine(), *timed_, workload_, [] {}).value();
   }
 
@@ -73,6 +73,7 @@ class StepTraceTest : public ::testing::Test {
 
 std::vector<StepPart> Sequence(const TracedStep& step) {
   std::vector<StepPart> parts;
+  parts.reserve(step.times.intervals.size());
   for (const PartInterval& interval : step.times.intervals) parts.push_back(interval.part);
   return parts;
 }
@@ -95,7 +96,7 @@ TEST_F(StepTraceTest, TellsThePartsApart) {
         apart ? std::vector{StepPart::kPromptAttention, StepPart::kDecodeAttention}
               : std::vector{StepPart::kAttention};
     std::map<std::string, int> kinds;
-    for (const TracedStep& step : Run().steps) {
+    for (const TracedStep& step : RunAll().steps) {
       if (step.record.pure_decode()) {
         ++kinds["pure decode"];
         EXPECT_EQ(Sequence(step), RightSequence({StepPart::kDecodeAttention}));
@@ -124,7 +125,7 @@ TEST_F(StepTraceTest, PartsAddUpToTheStep) {
     double parts = 0;
     double device = 0;
     int32_t prompt_tokens = 0;
-    for (const TracedStep& step : Run().steps) {
+    for (const TracedStep& step : RunAll().steps) {
       EXPECT_LE(step.times.total(), step.record.device + 1e-9);
       for (const double seconds : step.times.Parts()) EXPECT_GE(seconds, 0);
       parts += step.times.total();
@@ -140,7 +141,7 @@ TEST_F(StepTraceTest, PartsAddUpToTheStep) {
 TEST_F(StepTraceTest, TimingChangesNoToken) {
   Load(false);
   const ClosedRun before = RunClosed(served_->engine(), workload_, [] {}).value();
-  const TracedRun timed = Run();
+  const TracedRun timed = RunAll();
   const ClosedRun after = RunClosed(served_->engine(), workload_, [] {}).value();
   EXPECT_TRUE(timed_->Stop().empty()) << "no step after the timed run is timed";
   for (size_t i = 0; i < workload_.items.size(); ++i) {
@@ -171,7 +172,7 @@ void ExpectNested(const std::vector<nlohmann::json>& events) {
 
 TEST_F(StepTraceTest, TheTraceParsesAndNests) {
   Load(true);
-  const TracedRun run = Run();
+  const TracedRun run = RunAll();
   const std::string path = path_ + ".json";
   RunHeader header;
   header.commit = "c\"\\\n";

@@ -115,7 +115,7 @@ TEST_F(TokenRowsTest, SaysWhatIsWrongWithALine) {
     const size_t place = line.find(fault.from);
     ASSERT_NE(place, std::string::npos) << fault.from;
     line.replace(place, fault.from.size(), fault.to);
-    const Status status = ReadTokenRows(Write(good + "\n" + line + "\n")).status();
+    const Status status = ReadTokenRows(Write(fmt::format("{}\n{}\n", good, line))).status();
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << line.substr(0, 400);
     EXPECT_NE(status.message().find("written.jsonl, line 2"), std::string::npos);
     EXPECT_NE(status.message().find(fault.word), std::string::npos) << status.message();

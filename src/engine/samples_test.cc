@@ -98,6 +98,7 @@ TEST(SamplesTest, EachGetsTheBitsOfARequestOfItsOwn) {
   constexpr int32_t kSamples = 3;
   for (const int32_t length : {1, 65, 150}) {
     std::vector<Sampled> alone;
+    alone.reserve(kSamples);
     for (int32_t i = 0; i < kSamples; ++i) {
       alone.push_back(Serve(path, 64, length, [i](GenerateRequest& request) {
                         request.sampling.seed = SampleSeed(kSeed, i);

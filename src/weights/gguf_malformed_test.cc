@@ -78,17 +78,18 @@ struct Case {
 void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name; }
 
 // A value of `type` whose encoding is `value`, under the key "bad".
-Case BadValue(std::string name, std::string message, uint32_t type, std::vector<std::byte> value) {
+Case BadValue(std::string name, const std::string& message, uint32_t type,
+              const std::vector<std::byte>& value) {
   return {std::move(name), "'bad': " + message,
           [type, value](GgufBuilder& builder) { builder.SetRaw("bad", type, value); }};
 }
 
-Case BadTensor(std::string name, std::string message, RawTensor tensor) {
+Case BadTensor(std::string name, std::string message, const RawTensor& tensor) {
   return {std::move(name), std::move(message),
           [tensor](GgufBuilder& builder) { builder.AddRawTensor(tensor); }};
 }
 
-Case BadAlignment(std::string name, std::string message, std::vector<std::byte> value,
+Case BadAlignment(std::string name, const std::string& message, const std::vector<std::byte>& value,
                   uint32_t type = kUint32) {
   return {
       std::move(name), "key 'general.alignment' " + message,

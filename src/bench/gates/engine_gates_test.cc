@@ -100,6 +100,7 @@ TEST_F(EngineGatesTest, ServesTheSameScheduleEveryTime) {
           steps.push_back(line);
         }).value();
     std::vector<WorkItem> items;
+    items.reserve(20);
     for (int32_t i = 0; i < 20; ++i) {
       items.push_back({.prompt = std::vector<Token>(1 + i * 7, i), .budget = 1 + i % 5});
     }
