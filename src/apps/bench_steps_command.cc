@@ -171,7 +171,7 @@ Command AddBenchStepsCommand(CLI::App& parent, std::span<const char* const> comm
       "  decant bench steps --model M --engine flash --decode-kernel rows   # pages alone\n"
       "  decant bench steps --model M.gguf --scale 0.1 --requests 16 --max-batch 8 --runs 1\n"
       "Plain runs give wall times, token gaps, the host's part of a step and how long the device\n"
-      "idles between steps, timed runs the parts of a step; both walls are printed, so that the "
+      "idles between steps, timed runs the parts of a step; both walls are printed, so that the\n"
       "cost of looking is known.\n"
       "Time stamps go into the device's own order of work and nothing waits for them. The\n"
       "floor of a step is the longer of: the bytes it must read over the measured memory\n"

@@ -216,6 +216,7 @@ class ReferenceGateTest : public EngineGatesTest {
                           .fp16 = {}});
     }
   }
+
   Expected<GateReport> Run() const {
     ReferenceGateOptions options;
     options.engine = Options();
@@ -228,8 +229,7 @@ class ReferenceGateTest : public EngineGatesTest {
     return ReadReferenceFile(golden_).status();
   }
 
-  const TemporaryFolder folder_;
-  const std::string golden_ = folder_ / "golden.jsonl";
+  const std::string golden_ = temporary_ / "golden.jsonl";
   std::vector<ReferencePrompt> prompts_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace decant {
 
-/// What attention needs of compute capability 9.0a beside wgmma.cuh (PTX ISA: "setmaxnreg", "bar"),
-/// and products whose first operand is in registers too. Operands lie as wgmma.cuh says.
+/// What attention needs of compute capability 9.0a beside wgmma.cuh (PTX ISA: "bar"), and
+/// products whose first operand is in registers too. Operands lie as wgmma.cuh says.
 
 /// Makes what threads wrote to shared memory visible to wgmma.
 __device__ inline void FenceSharedForProducts() {
@@ -27,16 +27,6 @@ __device__ inline void SyncNamed() {
 template <int kBarrier, int kThreads>
 __device__ inline void ArriveNamed() {
   asm volatile("bar.arrive %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
-}
-
-/// Changes how many registers each thread of the warpgroup has.
-template <int kRegisters>
-__device__ inline void GiveRegistersBack() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ inline void TakeRegisters() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 /// Keeps the compiler from moving uses of sums before the wait for the products that make them.

@@ -472,7 +472,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
   cudaTriggerProgrammaticLaunchCompletion();
 
   if (warp >= kCopyWarp) {
-    if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if constexpr (Traits::kMovesRegisters) GiveRegistersBack<kLinearCopyRegisters>();
     // Weights come through barriers of this block only: their warp need not know that the other
     // blocks have started.
     if (warp == kCopyWarp) {
@@ -488,7 +488,7 @@ __global__ void __launch_bounds__(Traits::kThreads, Traits::kMinBlocks)
       __syncwarp();
     }
   } else {
-    if constexpr (Traits::kMovesRegisters) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    if constexpr (Traits::kMovesRegisters) TakeRegisters<kLinearMovedRegisters>();
     const int index = warp / 4;
     char* own = memory + (shared.groups - SharedAddress(memory)) +
                 index * LinearGroupBytes(Traits::kGroupTokens);

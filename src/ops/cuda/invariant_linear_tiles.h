@@ -16,6 +16,11 @@ inline constexpr int32_t kLinearMaxSplits = 8;
 /// Threads of a group, which multiply 64 rows together.
 inline constexpr int32_t kLinearGroupThreads = 128;
 
+/// Registers of a thread that multiplies and of one that copies, where they move from these to
+/// those.
+inline constexpr int32_t kLinearMovedRegisters = 232;
+inline constexpr int32_t kLinearCopyRegisters = 40;
+
 /// How blocks of threads share the work of a product. The bits are the same in all of them: the sum
 /// of an output is cut into the weight's `splits` ranges of column blocks, each range is summed in
 /// order from zero, and the ranges' sums are added in order.
@@ -87,7 +92,7 @@ struct LinearTile {
   /// Registers of a thread that multiplies: each quarter of a multiprocessor has 512 for each lane,
   /// and a quarter of the warps.
   constexpr int32_t thread_registers() const {
-    if (moves_registers()) return 232;
+    if (moves_registers()) return kLinearMovedRegisters;
     const int32_t warps = threads() / 32 * (two_fit() ? 2 : 1);
     const int32_t fit = 512 / ((warps + 3) / 4) / 8 * 8;
     return fit < 255 ? fit : 255;

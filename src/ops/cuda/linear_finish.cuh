@@ -233,7 +233,21 @@ class LinearFinisher {
 
   /// What is added to the sums of the tile's chunk of 8 tokens or turns them. Chunks beyond the
   /// last one may be asked for too.
-  __device__ float4 BesideOf(int chunk) const { return LoadBeside(chunk * 8 + lane_ % 8); }
+  __device__ float4 BesideOf(int chunk) const {
+    const int local = chunk * 8 + lane_ % 8;
+    const float* from = nullptr;
+    bool loads = Here(local);
+    if constexpr (kFinish == LinearFinish::kResidual) {
+      from = floats_ + local * args_.rows;
+    } else if constexpr (kFinish == LinearFinish::kQkv) {
+      loads = loads && rotates_;
+      from = result_.qkv.rotations +
+             static_cast<int64_t>(TokenOf(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
+    } else {
+      loads = false;
+    }
+    return loads ? __ldcg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
+  }
 
   /// Finishes `count` chunks: chunk i has the 8 tokens from 8 (first + i * stride) of the tile on.
   /// stage(i, beside) calls Stage for chunks i to i + kFinishChunks - 1, as far as there are so
@@ -308,21 +322,6 @@ class LinearFinisher {
   __device__ bool Here(int local) const { return local < tokens_here_ && row_ < args_.rows; }
   __device__ const TileToken& TokenOf(int local) const {
     return tokens_.at(min(local, kTokens - 1));
-  }
-
-  __device__ float4 LoadBeside(int local) const {
-    const float* from = nullptr;
-    bool loads = Here(local);
-    if constexpr (kFinish == LinearFinish::kResidual) {
-      from = floats_ + local * args_.rows;
-    } else if constexpr (kFinish == LinearFinish::kQkv) {
-      loads = loads && rotates_;
-      from = result_.qkv.rotations +
-             static_cast<int64_t>(TokenOf(local).position) * result_.qkv.shape.head_dim + dim_ * 2;
-    } else {
-      loads = false;
-    }
-    return loads ? __ldcg(reinterpret_cast<const float4*>(from)) : make_float4(0, 0, 0, 0);
   }
 
   // No branches but those around stores: chunks that are finished together are not waited for one

@@ -25,6 +25,16 @@ __device__ inline void WaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+/// Changes how many registers each thread of the group has ("setmaxnreg").
+template <int kRegisters>
+__device__ inline void GiveRegistersBack() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 /// Describes an operand whose rows lie as above, from the row that starts at `shared`. Rows that go
 /// along the sums' rows or columns (K-major): the next 16 elements are 32 bytes further, and
 /// `block_stride` counts for nothing. Rows that go along the summed dimension (MN-major): each
