@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -14,7 +15,6 @@
 namespace decant {
 namespace {
 
-constexpr int32_t kHeadDim = 64;
 constexpr int32_t kPageSize = 64;
 constexpr RandomRows kInputs{.seed = 5, .limit = 1};
 constexpr float kWeightLimit = 0.035F;
@@ -25,25 +25,29 @@ class ProductTimer {
   static Expected<ProductTimer> Make(const OpsFactory& make_ops, const LinearProduct& product,
                                      LinearLayers linear, int32_t max_tokens) {
     ProductTimer timer(product);
-    // Nothing of the decoder but its views is used: the residual is the product's output, the
-    // hidden values of its MLP the input; the other way round where it is gated.
-    const int32_t hidden = product.gated ? product.cols : product.rows;
-    const int32_t intermediate = product.gated ? product.rows / 2 : product.cols;
+    // A decoder that has this product as one of its layers' and little else.
+    const bool projects = product.kind == LinearKind::kProjection;
+    const bool gates = product.kind == LinearKind::kGateUp;
+    const bool samples = product.kind == LinearKind::kHead;
     DECANT_ASSIGN_OR_RETURN(
-        timer.ops_, make_ops({.shape = {.layers = 1,
-                                        .hidden = hidden,
-                                        .heads = 1,
-                                        .kv_heads = 1,
-                                        .head_dim = kHeadDim,
-                                        .intermediate = intermediate,
-                                        .vocab = kHeadDim,
-                                        .max_positions = max_tokens + kPageSize,
-                                        .norm_epsilon = 1e-6F,
-                                        .rope_frequencies = std::vector<float>(kHeadDim / 2, 0)},
-                              .max_tokens = max_tokens,
-                              .max_rows = 1,
-                              .max_samples = 1,
-                              .linear = linear}));
+        timer.ops_,
+        make_ops({.shape = {.layers = 1,
+                            .hidden = projects ? product.rows : product.cols,
+                            .heads = product.heads,
+                            .kv_heads = product.kv_heads,
+                            .head_dim = product.head_dim,
+                            .intermediate = gates      ? product.rows / 2
+                                            : projects ? product.cols
+                                                       : product.head_dim,
+                            .vocab = samples ? product.rows : product.head_dim,
+                            .max_positions = max_tokens + kPageSize,
+                            .norm_epsilon = 1e-6F,
+                            .rope_frequencies = std::vector<float>(product.head_dim / 2, 0)},
+                  .max_tokens = max_tokens,
+                  .max_rows = 1,
+                  .max_samples = samples ? max_tokens : 1,
+                  .linear = linear}));
+    timer.norm_ = timer.ops_->PackVector(std::vector<float>(product.cols, 1));
     for (int32_t i = 0; i < product.weights; ++i) timer.AddWeight(static_cast<uint64_t>(i) + 1);
     DECANT_RETURN_IF_ERROR(timer.ops_->FinishLoading());
     timer.pages_ = CeilDiv(max_tokens, kPageSize) + 1;
@@ -60,21 +64,17 @@ class ProductTimer {
     ops_->BeginStep(batch.step());
     std::vector<float> inputs(static_cast<size_t>(tokens) * product_.cols);
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = kInputs.Value(i);
-    if (product_.gated) {
-      ops_->Upload(inputs, ops_->residual());
-    } else {
+    if (product_.kind == LinearKind::kProjection) {
       ops_->Upload(inputs, ops_->mlp_hidden());
       ops_->Upload(std::vector<float>(static_cast<size_t>(tokens) * product_.rows),
                    ops_->residual());
+    } else {
+      ops_->Upload(inputs, ops_->residual());
     }
+    sampled_.resize(product_.kind == LinearKind::kHead ? tokens : 0);
+    std::iota(sampled_.begin(), sampled_.end(), 0);
     const auto all = [&] {
-      for (const LayerWeights& layer : layers_) {
-        if (product_.gated) {
-          ops_->NormGateUpSilu(layer, ops_->residual(), ops_->mlp_hidden());
-        } else {
-          ops_->ProjectAdd(*layer.down, ops_->mlp_hidden(), ops_->residual());
-        }
-      }
+      for (const LayerWeights& layer : layers_) Compute(layer);
     };
     DECANT_ASSIGN_OR_RETURN(
         std::vector<double> seconds,
@@ -88,22 +88,51 @@ class ProductTimer {
 
   void AddWeight(uint64_t seed) {
     const auto random = [&](int32_t rows, uint64_t part) {
-      return RandomRowSource(rows, product_.cols, {.seed = 2 * seed + part, .limit = kWeightLimit});
+      return RandomRowSource(rows, product_.cols, {.seed = 3 * seed + part, .limit = kWeightLimit});
     };
     LayerWeights layer;
-    if (product_.gated) {
-      layer.mlp_norm = ops_->PackVector(std::vector<float>(product_.cols, 1));
-      layer.gate_up = ops_->PackGateUp(*layer.mlp_norm, random(product_.rows / 2, 0),
-                                       random(product_.rows / 2, 1));
-    } else {
-      layer.down = ops_->PackProjection(random(product_.rows, 0));
+    switch (product_.kind) {
+      case LinearKind::kQkv: {
+        const int32_t kv_rows = product_.kv_heads * product_.head_dim;
+        layer.attention_norm = ops_->PackVector(std::vector<float>(product_.cols, 1));
+        layer.qkv = ops_->PackQkv(*layer.attention_norm, random(product_.rows - 2 * kv_rows, 0),
+                                  random(kv_rows, 1), random(kv_rows, 2));
+        break;
+      }
+      case LinearKind::kProjection:
+        layer.down = ops_->PackProjection(random(product_.rows, 0));
+        break;
+      case LinearKind::kGateUp:
+        layer.mlp_norm = ops_->PackVector(std::vector<float>(product_.cols, 1));
+        layer.gate_up = ops_->PackGateUp(*layer.mlp_norm, random(product_.rows / 2, 0),
+                                         random(product_.rows / 2, 1));
+        break;
+      case LinearKind::kHead:
+        layer.output = ops_->PackHead(*norm_, random(product_.rows, 0));
+        break;
     }
     layers_.push_back(std::move(layer));
   }
 
+  void Compute(const LayerWeights& layer) {
+    switch (product_.kind) {
+      case LinearKind::kQkv:
+        return ops_->NormQkvRopeAppend(0, layer, ops_->residual(), ops_->queries());
+      case LinearKind::kProjection:
+        return ops_->ProjectAdd(*layer.down, ops_->mlp_hidden(), ops_->residual());
+      case LinearKind::kGateUp:
+        return ops_->NormGateUpSilu(layer, ops_->residual(), ops_->mlp_hidden());
+      case LinearKind::kHead:
+        ops_->NormHead(*norm_, *layer.output, ops_->residual(), sampled_);
+        return;
+    }
+  }
+
   LinearProduct product_;
   std::unique_ptr<Ops> ops_;
-  std::vector<LayerWeights> layers_;
+  std::unique_ptr<VectorWeight> norm_;  ///< the head's
+  std::vector<LayerWeights> layers_;    ///< The head is one's `output`.
+  std::vector<int32_t> sampled_;
   int32_t pages_ = 0;
 };
 
@@ -111,7 +140,18 @@ LinearResult Count(const LinearProduct& product, int32_t tokens, DType dtype) {
   const auto rows = static_cast<double>(product.rows);
   const auto cols = static_cast<double>(product.cols);
   const auto element = static_cast<double>(DTypeSize(dtype));
-  const double output = product.gated ? rows / 2 * element : 2 * rows * sizeof(float);
+  const double output = [&] {
+    switch (product.kind) {
+      case LinearKind::kProjection:
+        return 2 * rows * sizeof(float);
+      case LinearKind::kGateUp:
+        return rows / 2 * element;
+      case LinearKind::kHead:
+        return rows * sizeof(float);
+      default:
+        return rows * element;
+    }
+  }();
   return {.product = product,
           .dtype = dtype,
           .tokens = tokens,
@@ -185,15 +225,26 @@ std::vector<LinearProduct> ProductsOf(const DecoderShape& shape, int32_t layers)
   const int32_t query_cols = shape.heads * shape.head_dim;
   const int32_t qkv_rows = query_cols + 2 * shape.kv_heads * shape.head_dim;
   return {
-      {.name = "qkv", .rows = qkv_rows, .cols = shape.hidden, .weights = layers},
-      {.name = "o", .rows = shape.hidden, .cols = query_cols, .weights = layers},
-      {.name = "gate_up",
-       .rows = 2 * shape.intermediate,
+      {.name = "qkv",
+       .kind = LinearKind::kQkv,
+       .rows = qkv_rows,
        .cols = shape.hidden,
        .weights = layers,
-       .gated = true},
+       .heads = shape.heads,
+       .kv_heads = shape.kv_heads,
+       .head_dim = shape.head_dim},
+      {.name = "o", .rows = shape.hidden, .cols = query_cols, .weights = layers},
+      {.name = "gate_up",
+       .kind = LinearKind::kGateUp,
+       .rows = 2 * shape.intermediate,
+       .cols = shape.hidden,
+       .weights = layers},
       {.name = "down", .rows = shape.hidden, .cols = shape.intermediate, .weights = layers},
-      {.name = "head", .rows = shape.vocab, .cols = shape.hidden, .most_tokens = 256},
+      {.name = "head",
+       .kind = LinearKind::kHead,
+       .rows = shape.vocab,
+       .cols = shape.hidden,
+       .most_tokens = 256},
   };
 }
 

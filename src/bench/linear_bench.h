@@ -12,17 +12,26 @@
 
 namespace decant {
 
-/// A linear layer of a model: output [tokens, rows] += input [tokens, cols] * weight^T, sums of the
-/// output in fp32; where it is gated, with what stands around it in a step.
+/// A linear layer of a model, by what stands around it in a step, which is timed with it.
+enum class LinearKind {
+  kQkv,         ///< RMSNorm before it, rotary embedding and K and V to their slots behind it
+  kProjection,  ///< added to the residual
+  kGateUp,  ///< RMSNorm before it, SiLU(gate) * up behind it; the first half of the rows are gates
+  kHead,    ///< RMSNorm before it; fp32 logits
+};
+
+/// A weight [rows, cols] and what it is for.
 struct LinearProduct {
   std::string name{};  ///< "qkv", "o", "gate_up", "down", "head"
+  LinearKind kind = LinearKind::kProjection;
   int32_t rows = 0;
   int32_t cols = 0;
   int32_t weights = 1;  ///< How many of the kind run one after another, each with its own weight.
   int32_t most_tokens = 1 << 20;  ///< More are not timed.
-  /// The first half of the rows are gates: output [tokens, rows / 2] = SiLU(gate) * up of the
-  /// RMSNorm of the input.
-  bool gated = false;
+  /// kQkv: whose rows these are, heads + 2 * kv_heads heads of head_dim.
+  int32_t heads = 1;
+  int32_t kv_heads = 1;
+  int32_t head_dim = 64;
 };
 
 /// A layer's products, `layers` weights each, and the head, which is for rows that sample: up to
@@ -39,7 +48,7 @@ struct LinearResult {
   double median = 0;  ///< seconds, of the repeats' means over the weights
   double least = 0;
   double most = 0;
-  double bytes = 0;  ///< The weight and the input once, the output twice; once where it is gated.
+  double bytes = 0;       ///< The weight and the input once, the output once, a residual twice.
   double operations = 0;  ///< A multiply-add counts two.
   double floor = 0;       ///< seconds
 

@@ -34,9 +34,22 @@ TEST(LinearBenchTest, AModelsProductsAreThoseOfItsLayersAndHead) {
 
 TEST(LinearBenchTest, TimesEveryProductThatTakesSoManyTokens) {
   LinearBenchOptions options{
-      .products = {{.name = "down", .rows = 96, .cols = 160, .weights = 2},
-                   {.name = "gate_up", .rows = 384, .cols = 96, .most_tokens = 4, .gated = true},
-                   {.name = "head", .rows = 200, .cols = 96, .most_tokens = 4}},
+      .products =
+          {{.name = "down", .rows = 96, .cols = 160, .weights = 2},
+           {.name = "qkv",
+            .kind = LinearKind::kQkv,
+            .rows = 256,
+            .cols = 96,
+            .most_tokens = 4,
+            .heads = 4,
+            .kv_heads = 2,
+            .head_dim = 32},
+           {.name = "gate_up",
+            .kind = LinearKind::kGateUp,
+            .rows = 384,
+            .cols = 96,
+            .most_tokens = 4},
+           {.name = "head", .kind = LinearKind::kHead, .rows = 200, .cols = 96, .most_tokens = 4}},
       .linears = {LinearLayers::kLibrary},
       .tokens = {1, 7},
       .repeats = 3};
@@ -45,8 +58,8 @@ TEST(LinearBenchTest, TimesEveryProductThatTakesSoManyTokens) {
                                      ++told;
                                      return Status();
                                    }).value();
-  ASSERT_EQ(report.results.size(), 4U);  // gate_up and the head take no 7
-  EXPECT_EQ(told, 4);
+  ASSERT_EQ(report.results.size(), 5U);  // down alone takes 7 too
+  EXPECT_EQ(told, 5);
   for (const LinearResult& result : report.results) {
     EXPECT_GT(result.median, 0);
     EXPECT_LE(result.least, result.median);
