@@ -8,12 +8,13 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/ranged_prompt_problem.cuh"
 #include "ops/cuda/split_attention.h"
+#include "ops/cuda/testing/small_tests.h"
 
 namespace decant::ranged_prompt_test {
 namespace {
 
 /// More than there are counters of claims, so that each is used again.
-constexpr int kLayers = kSplitClaims + 6;
+int Layers() { return SmallTests() ? 3 : kSplitClaims + 6; }
 constexpr AttentionShape kShape{.heads = 12, .kv_heads = 2, .head_dim = 128};
 constexpr int64_t kWidth = int64_t{kShape.heads} * kShape.head_dim;
 constexpr int32_t kPageSize = 64;
@@ -74,10 +75,10 @@ class Problem {
         contexts_(Lengths(step)),
         pool_(kShape, kPageSize, tables_.pages),
         count_(TokensOf(step.Rows()) * kWidth),
-        given_(count_ * kLayers),
+        given_(count_ * Layers()),
         queries_(count_),
         attended_(count_),
-        taken_(count_ * kLayers),
+        taken_(count_ * Layers()),
         runner_(CudaType::kF16, {.shape = kShape,
                                  .multiprocessors = device.multiprocessors,
                                  .max_tokens = TokensOf(step.Rows()),
@@ -145,7 +146,7 @@ class Problem {
 
   void Queue(Order order) {
     EXPECT_TRUE(split_.Plan(step_, stream_).ok());
-    for (int layer = 0; layer < kLayers; ++layer) {
+    for (int layer = 0; layer < Layers(); ++layer) {
       const int64_t at = layer * count_;
       LaunchOverlapped(BringQueries, kBlocks, kThreads, 0, stream_, given_.data() + at,
                        queries_.data(), attended_.data(), count_);
@@ -185,7 +186,7 @@ std::string FirstDifference(const std::vector<uint16_t>& a, const std::vector<ui
   if (a.size() != b.size()) return "sizes";
   const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
   if (at == std::ssize(a)) return "none";
-  const int64_t tokens = std::ssize(a) / kWidth / kLayers;
+  const int64_t tokens = std::ssize(a) / kWidth / Layers();
   return "layer " + std::to_string(at / kWidth / tokens) + ", token " +
          std::to_string(at / kWidth % tokens) + " of " + std::to_string(tokens) + ", element " +
          std::to_string(at % kWidth);

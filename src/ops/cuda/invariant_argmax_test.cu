@@ -1,7 +1,6 @@
 // The head's tokens without logits: what LinearFinish::kArgmax and LaunchArgmaxOfParts find against
 // plain loops, and LaunchArgmax, over the logits that LinearFinish::kFloat writes; with ties and
-// with numbers from which no token can be drawn, by every tile. DECANT_LINEAR_TEST=small leaves
-// most of it out, for compute-sanitizer.
+// with numbers from which no token can be drawn, by every tile.
 #include <limits>
 #include <span>
 
@@ -224,10 +223,10 @@ class InvariantArgmaxTest : public testing::TestWithParam<ArgmaxCase> {
 
 TEST_P(InvariantArgmaxTest, FindsTheTokensOfTheLogits) {
   std::vector<int32_t> counts = {1, 5, 13, 32, 61, 100, 300};  // a SlotList has 256
-  if (Small()) counts = {5};
+  if (SmallTests()) counts = {5};
   for (const LinearKernels kernels : {LinearKernels::kBest, LinearKernels::kPortable}) {
     ASSERT_NO_FATAL_FAILURE(Create(kernels));
-    for (const Head& head : kHeads) {
+    for (const Head& head : std::span(kHeads).first(SmallTests() ? 1 : std::size(kHeads))) {
       ASSERT_NO_FATAL_FAILURE(MakeWeight([&](int32_t row, int32_t col) {
         return col == 0 ? head.logit(row, GetParam().rows) : 0.0F;
       }));
@@ -246,7 +245,7 @@ TEST_P(InvariantArgmaxTest, FindsTheTokensOfTheLogits) {
     EXPECT_EQ(token_rows_, GetParam().rows % 64 == 0);
   }
   EXPECT_GT(drawable_, 0);
-  EXPECT_GT(undrawable_, 0);
+  if (!SmallTests()) EXPECT_GT(undrawable_, 0);
 }
 
 /// No whole row block, no whole part, one range and several; and whole row blocks, the last tile of

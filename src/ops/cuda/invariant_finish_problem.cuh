@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <ostream>
@@ -20,6 +19,7 @@
 #include "ops/cuda/linear_shapes.h"
 #include "ops/cuda/residual_form.h"
 #include "ops/cuda/testing/device_array.h"
+#include "ops/cuda/testing/small_tests.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -33,11 +33,6 @@ inline constexpr int32_t kPositions = 192;
 inline constexpr int32_t kNoPage = 2147480000;
 inline constexpr float kEpsilon = 1e-5F;
 inline constexpr size_t kGuardBytes = 4096;
-
-inline bool Small() {
-  const char* value = std::getenv("DECANT_LINEAR_TEST");
-  return value != nullptr && std::string(value) == "small";
-}
 
 struct Case {
   LinearModel model;

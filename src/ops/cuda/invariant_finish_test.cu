@@ -1,7 +1,6 @@
 // What the invariant linear layers make of their sums: each finish against plain loops over the
 // sums themselves, and against itself, as a token's bits must not depend on the tokens beside it,
-// on their number or on the tile. DECANT_LINEAR_TEST=small leaves most of it out, for
-// compute-sanitizer.
+// on their number or on the tile.
 #include "ops/cuda/invariant_finish_problem.cuh"
 
 namespace decant::invariant_finish {
@@ -137,7 +136,7 @@ TEST_P(InvariantFinishTest, TokensAreRightAndDependOnNothingElse) {
     ASSERT_NO_FATAL_FAILURE(ComputeAlone());
     ASSERT_NO_FATAL_FAILURE(ExpectRight());
     std::vector<int32_t> counts = {1, 2, 7, 8, 9, 31, 32, 33, 64, 100, 256, 257, kMostTokens};
-    if (Small()) counts = {9, 33};
+    if (SmallTests()) counts = {9, 33};
     for (const int32_t tokens : counts) {
       const std::vector<int32_t> sources = DrawSources(tokens);
       ASSERT_NO_FATAL_FAILURE(MakeBatch(sources));
@@ -156,7 +155,7 @@ TEST_P(InvariantFinishTest, EveryTileGivesTheSameBits) {
   if (linear_->kernels() != LinearKernels::kBest) GTEST_SKIP() << "no kernels for this device";
   ASSERT_NO_FATAL_FAILURE(ComputeAlone());
   for (const int32_t tokens : {5, 12, 29, 61, 100, 300}) {
-    if (Small() && tokens > 29) continue;
+    if (SmallTests() && tokens > 29) continue;
     for (int32_t tile = 0; tile < static_cast<int32_t>(kLinearTiles.size()); ++tile) {
       const LinearRoom room = (tokens + tile) % 2 == 0 ? LinearRoom::kWhole : LinearRoom::kHalf;
       const auto plan =
@@ -250,7 +249,7 @@ std::vector<Case> Cases() {
       cases.push_back({tiny, finish, type});
     }
   }
-  if (Small()) return cases;
+  if (SmallTests()) return cases;
   for (const LinearModel& model : kLinearModels) {
     const bool bias = model.name.starts_with("qwen");
     for (const LinearFinish finish :

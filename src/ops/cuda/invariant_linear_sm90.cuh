@@ -259,6 +259,7 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
     // At least one, so that all go through the same instructions.
     const int owned = rehearses ? 1 : (chunks - rank + splits - 1) / splits;
     const bool finishes = owned > 0 && row < args.rows;
+    const int ranges = rehearses ? 0 : splits;  // where they meet, copies write in the rehearsal
     if (finishes) {
       WithFinish(args.result.finish, [&](auto finish) {
         const FinisherOf<Traits, finish()> finisher(args, group.tokens, row, first_token,
@@ -273,8 +274,8 @@ __device__ inline void ComputeClustered(const LinearArguments& args, const Linea
           for (int i = 0; i < kFinishChunks; ++i) {
             if (begin + i >= owned) continue;
             const uint32_t from = group_merge + (begin + i) * splits * kSumBytes;
-            float4 sum = LoadShared4(from);
-            for (int range = 1; range < splits; ++range) {
+            float4 sum = rehearses ? float4{} : LoadShared4(from);
+            for (int range = 1; range < ranges; ++range) {
               const float4 next = LoadShared4(from + range * kSumBytes);
               sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
             }

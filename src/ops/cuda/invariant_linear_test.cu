@@ -1,12 +1,10 @@
 // Invariant linear layers against plain loops, and against themselves: a row's bits alone, in any
-// number of tokens, at any place among them, by every tile. DECANT_LINEAR_TEST=small leaves most of
-// it out, for compute-sanitizer.
+// number of tokens, at any place among them, by every tile.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <limits>
@@ -22,6 +20,7 @@
 #include "ops/cuda/invariant_linear.h"
 #include "ops/cuda/linear_shapes.h"
 #include "ops/cuda/testing/device_array.h"
+#include "ops/cuda/testing/small_tests.h"
 #include "tensor/bf16.h"
 #include "tensor/f16.h"
 
@@ -33,11 +32,6 @@ constexpr int32_t kRows = 16;
 constexpr size_t kGuardBytes = 4096;
 /// Outputs of a weight at most: what a test may take on a shared GPU.
 constexpr int64_t kMostOutputs = int64_t{48} << 20;
-
-bool Small() {
-  const char* value = std::getenv("DECANT_LINEAR_TEST");
-  return value != nullptr && std::string(value) == "small";
-}
 
 struct Case {
   std::string name;
@@ -193,7 +187,7 @@ class InvariantLinearTest : public testing::TestWithParam<Case> {
   std::vector<int32_t> TokenCounts() const {
     std::vector<int32_t> counts = {1,   2,   7,   8,   9,   31,  32,  33,  63,  64,   65,  100,
                                    128, 129, 255, 256, 257, 511, 512, 544, 576, 1000, 2048};
-    if (Small()) counts = {1, 9, 20, 33, 100, 129, 272};
+    if (SmallTests()) counts = {1, 9, 33, 272};
     std::erase_if(counts, [&](int32_t count) { return count > most_tokens_; });
     return counts;
   }
@@ -307,6 +301,7 @@ TEST_P(InvariantLinearTest, MeasuringChangesNoBits) {
   const auto sizes = InvariantLinear::TuneRoom::For(cases);
   const DeviceArray<float> squares =
       AllocateArray<float>(static_cast<int64_t>(sizes.squares / sizeof(float)));
+  Require(FillDevice(squares.get(), 0, sizes.squares));
   ASSERT_LE(sizes.output, OutputBytes());
   const Status status = linear_->Tune(
       cases, {.input = batch_.get(), .output = output_.get(), .form = {.squares = squares.get()}});
@@ -331,7 +326,7 @@ TEST_P(InvariantLinearTest, ProductsThatOverlapDoNotDisturbEachOther) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  if (!Small()) {
+  if (!SmallTests()) {
     for (const LinearModel& model : kLinearModels) {
       for (const LinearLayer& layer : LinearLayers(model)) {
         const CudaType type = cases.size() % 3 == 2 ? CudaType::kBf16 : CudaType::kF16;
