@@ -10,7 +10,6 @@
 #include "model/testing/tiny_model.h"
 #include "ops/cpu/oracle_ops.h"
 #include "ops/cuda/cuda_ops.h"
-#include "ops/cuda/testing/small_tests.h"
 
 namespace decant {
 namespace {
@@ -196,50 +195,54 @@ std::array<int32_t, 3> ComputePaddedSteps(Ops& ops, const DecoderWeights& weight
   return contexts;
 }
 
-TEST(CudaForwardTest, PaddingLeavesNothingInTheCache) {
+class CudaPaddingTest : public ::testing::TestWithParam<LinearLayers> {};
+
+TEST_P(CudaPaddingTest, LeavesNothingInTheCache) {
   if (CountCudaDevices() == 0) GTEST_SKIP() << "no CUDA device";
-  std::vector<testing::TinyModel> models = Models();
-  if (SmallTests()) models.resize(1);
-  for (const testing::TinyModel& model : models) {
+  for (const testing::TinyModel& model : Models()) {
+    SCOPED_TRACE(model.family);
     const auto file = std::make_shared<const GgufFile>(
         GgufFile::FromBytes("tiny", testing::BuildTinyModel(model).Build()).value());
     const ModelConfig config = ReadModelConfig(*file).value();
-    for (const LinearLayers linear : {LinearLayers::kLibrary, LinearLayers::kInvariant}) {
-      SCOPED_TRACE(model.family + (linear == LinearLayers::kLibrary ? " cublas" : " invariant"));
-      auto made = CudaOps::Create({.shape = config.shape,
-                                   .decode_kernel = DecodeKernel::kSplit,
-                                   .linear = linear,
-                                   .max_tokens = 64,
-                                   .max_rows = 3,
-                                   .max_samples = 3,
-                                   .max_model_len = 64});
-      ASSERT_TRUE(made.ok()) << made.status().ToString();
-      CudaOps& ops = **made;
-      const DecoderWeights weights = LoadDecoderWeights(file, config, ops, nullptr).value();
-      ASSERT_TRUE(ops.AllocateCache(kPaddedPages, kPaddedPageSize).ok());
-      for (int32_t page = 0; page < kPaddedPages; ++page) ops.PoisonPage(page);
-      const std::array<int32_t, 3> contexts = ComputePaddedSteps(ops, weights);
+    auto made = CudaOps::Create({.shape = config.shape,
+                                 .decode_kernel = DecodeKernel::kSplit,
+                                 .linear = GetParam(),
+                                 .max_tokens = 64,
+                                 .max_rows = 3,
+                                 .max_samples = 3,
+                                 .max_model_len = 64});
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    CudaOps& ops = **made;
+    const DecoderWeights weights = LoadDecoderWeights(file, config, ops, nullptr).value();
+    ASSERT_TRUE(ops.AllocateCache(kPaddedPages, kPaddedPageSize).ok());
+    for (int32_t page = 0; page < kPaddedPages; ++page) ops.PoisonPage(page);
+    const std::array<int32_t, 3> contexts = ComputePaddedSteps(ops, weights);
 
-      const int64_t width = int64_t{config.shape.kv_heads} * config.shape.head_dim;
-      std::vector<float> keys(kPaddedPageSize * width);
-      std::vector<float> values(keys.size());
-      for (int32_t layer = 0; layer < config.shape.layers; ++layer) {
-        for (int32_t page = 0; page < kPaddedPages; ++page) {
-          ops.ReadPage(layer, page, keys, values);
-          ASSERT_TRUE(ops.status().ok()) << ops.status().ToString();
-          const int32_t row = 10 - page;
-          const int64_t written = row >= 0 && row < 3 ? contexts[row] * width : 0;
-          for (int64_t i = 0; i < std::ssize(keys); ++i) {
-            ASSERT_EQ(std::isnan(keys[i]), i >= written)
-                << "K, layer " << layer << " page " << page << " slot " << i / width;
-            ASSERT_EQ(std::isnan(values[i]), i >= written)
-                << "V, layer " << layer << " page " << page << " slot " << i / width;
-          }
+    const int64_t width = int64_t{config.shape.kv_heads} * config.shape.head_dim;
+    std::vector<float> keys(kPaddedPageSize * width);
+    std::vector<float> values(keys.size());
+    for (int32_t layer = 0; layer < config.shape.layers; ++layer) {
+      for (int32_t page = 0; page < kPaddedPages; ++page) {
+        ops.ReadPage(layer, page, keys, values);
+        ASSERT_TRUE(ops.status().ok()) << ops.status().ToString();
+        const int32_t row = 10 - page;
+        const int64_t written = row >= 0 && row < 3 ? contexts[row] * width : 0;
+        for (int64_t i = 0; i < std::ssize(keys); ++i) {
+          ASSERT_EQ(std::isnan(keys[i]), i >= written)
+              << "K, layer " << layer << " page " << page << " slot " << i / width;
+          ASSERT_EQ(std::isnan(values[i]), i >= written)
+              << "V, layer " << layer << " page " << page << " slot " << i / width;
         }
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Linear, CudaPaddingTest,
+                         ::testing::Values(LinearLayers::kLibrary, LinearLayers::kInvariant),
+                         [](const ::testing::TestParamInfo<LinearLayers>& linear) {
+                           return linear.param == LinearLayers::kLibrary ? "cublas" : "invariant";
+                         });
 
 }  // namespace
 }  // namespace decant
