@@ -26,6 +26,7 @@ struct LinearTraits {
   static constexpr int kRows = kTile.rows();
   static constexpr int kWeightBytes = kRows * kLinearBlock * 2;
   static constexpr int kStageBytes = kTile.stage_bytes();
+  static constexpr int kFetchedBytes = kTile.fetched_bytes();
   /// Groups that read one stage.
   static constexpr int kReaders = kTile.ping_pong ? 1 : kGroups;
   static constexpr bool kMovesRegisters = kTile.moves_registers();
@@ -193,7 +194,7 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
       // Whatever the clock has done meanwhile, this ends within kTicksPerStage.
       while (Ticks() - last_tick < kTicksPerStage) continue;
       last_tick = Ticks();
-      ExpectBytes(full, Traits::kStageBytes);
+      ExpectBytes(full, Traits::kFetchedBytes);
 #pragma unroll
       for (WeightPiece& piece : pieces) {
         if (piece.bytes > 0) {
@@ -210,24 +211,25 @@ __device__ inline void FetchWeights(const LinearArguments& args, const LinearSha
 template <class Traits>
 __device__ inline void FetchInput(const CUtensorMap* input, const LinearArguments& args,
                                   const LinearShared& shared, int rank) {
-  constexpr int kShare = Traits::kTokens / Traits::kMulticast;
   constexpr int kCopyTokens = Traits::kTile.copy_tokens();
   constexpr int kRowBytes = kLinearBlock * 2;
+  constexpr bool kShares = Traits::kMulticast > 1;
+  static_assert(!kShares || kCopyTokens + Traits::kTile.share_step() == Traits::kTokens);
+  const int share = rank * Traits::kTile.share_step();
   RingPlace place{.stage = 0, .parity = 1};
   for (auto walk = MakeWalk<Traits>(args); walk.valid(); walk.Next()) {
-    const int token = walk.token_tile() * Traits::kTokens + rank * kShare;
+    const int token = walk.token_tile() * Traits::kTokens + share;
     for (int block = walk.begin(); block < walk.end(); ++block) {
       const uint32_t target = shared.ring + place.stage * Traits::kStageBytes +
-                              Traits::kWeightBytes + rank * kShare * kRowBytes;
+                              Traits::kWeightBytes + share * kRowBytes;
+      const uint32_t full = shared.full(place.stage);
       WaitInPlace(shared.empty(place.stage), place.parity);
+      if constexpr (kShares) {
+        BoxCopyTo((1U << Traits::kMulticast) - 1, target, input, block * kLinearBlock, token, full);
+      } else {
 #pragma unroll
-      for (int i = 0; i < kShare; i += kCopyTokens) {
-        if constexpr (Traits::kMulticast > 1) {
-          BoxCopyTo((1U << Traits::kMulticast) - 1, target + i * kRowBytes, input,
-                    block * kLinearBlock, token + i, shared.full(place.stage));
-        } else {
-          BoxCopy(target + i * kRowBytes, input, block * kLinearBlock, token + i,
-                  shared.full(place.stage));
+        for (int i = 0; i < Traits::kTokens; i += kCopyTokens) {
+          BoxCopy(target + i * kRowBytes, input, block * kLinearBlock, token + i, full);
         }
       }
       place.Advance(shared.stages);

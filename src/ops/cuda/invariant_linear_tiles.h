@@ -70,8 +70,19 @@ struct LinearTile {
   constexpr int32_t sum_columns() const { return token_rows() ? columns : tokens; }
   /// Tokens of one product; those of a tile beyond 256 are two.
   constexpr int32_t product_tokens() const { return tokens > 256 ? tokens / 2 : tokens; }
-  /// Tokens that one copy brings.
-  constexpr int32_t copy_tokens() const { return product_tokens() / multicast; }
+  /// Tokens that one copy brings: whole rows of the swizzle, so that the blocks of a cluster may
+  /// bring a few of them both.
+  constexpr int32_t copy_tokens() const { return (product_tokens() / multicast + 7) / 8 * 8; }
+  /// Of the tile's copies, how far apart in tokens those of one block of the cluster begin from the
+  /// next one's.
+  constexpr int32_t share_step() const {
+    return multicast == 1 ? tokens : (tokens - copy_tokens()) / (multicast - 1);
+  }
+  /// Bytes that come for a stage.
+  constexpr int32_t fetched_bytes() const {
+    const int32_t copies = multicast == 1 ? tokens / copy_tokens() : multicast;
+    return (rows() + copies * copy_tokens()) * kLinearBlock * 2;
+  }
   /// fp32 sums of one thread.
   constexpr int32_t sums() const { return blocks * sum_columns() / 2; }
   /// Those of a range, and where its ranges come one after another, of the ranges before it.
@@ -119,7 +130,6 @@ inline constexpr std::array kLinearTiles = {
     LinearTile{.mode = LinearMode::kChain, .tokens = 64},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 64},
-    LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 136},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .blocks = 2, .tokens = 32},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 128, .multicast = 2},
     LinearTile{.mode = LinearMode::kChain, .groups = 2, .tokens = 256, .multicast = 2},
@@ -127,6 +137,12 @@ inline constexpr std::array kLinearTiles = {
                .groups = 2,
                .blocks = 2,
                .tokens = 128,
+               .multicast = 2,
+               .ping_pong = true},
+    LinearTile{.mode = LinearMode::kChain,
+               .groups = 2,
+               .blocks = 2,
+               .tokens = 184,  // three have the 544 tokens of a chunk of 512 and 32 rows
                .multicast = 2,
                .ping_pong = true},
     LinearTile{.mode = LinearMode::kChain,

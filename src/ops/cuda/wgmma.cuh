@@ -68,7 +68,8 @@ struct GroupProduct;
 #define DECANT_NAMES_64 "%64,%65,%66,%67"
 #define DECANT_NAMES_68 "%68,%69,%70,%71"
 #define DECANT_NAMES_72 "%72,%73,%74,%75,%76,%77,%78,%79"
-#define DECANT_NAMES_80 "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define DECANT_NAMES_80 "%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91"
+#define DECANT_NAMES_92 "%92,%93,%94,%95"
 #define DECANT_NAMES_96 \
   "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
 #define DECANT_NAMES_112 \
@@ -83,7 +84,8 @@ struct GroupProduct;
 #define DECANT_ALL_68 DECANT_ALL_64 "," DECANT_NAMES_64
 #define DECANT_ALL_72 DECANT_ALL_68 "," DECANT_NAMES_68
 #define DECANT_ALL_80 DECANT_ALL_72 "," DECANT_NAMES_72
-#define DECANT_ALL_96 DECANT_ALL_80 "," DECANT_NAMES_80
+#define DECANT_ALL_92 DECANT_ALL_80 "," DECANT_NAMES_80
+#define DECANT_ALL_96 DECANT_ALL_92 "," DECANT_NAMES_92
 #define DECANT_ALL_128 DECANT_ALL_96 "," DECANT_NAMES_96 "," DECANT_NAMES_112
 
 #define DECANT_GROUP_PRODUCT(type, ptx_type, columns, names, a_name, b_name, ...)                  \
@@ -113,6 +115,8 @@ struct GroupProduct;
                        DECANT_SUMS_4(64))                                                      \
   DECANT_GROUP_PRODUCT(type, ptx_type, 144, DECANT_ALL_72, "%72", "%73", DECANT_SUMS_64(0),    \
                        DECANT_SUMS_8(64))                                                      \
+  DECANT_GROUP_PRODUCT(type, ptx_type, 184, DECANT_ALL_92, "%92", "%93", DECANT_SUMS_64(0),    \
+                       DECANT_SUMS_16(64), DECANT_SUMS_8(80), DECANT_SUMS_4(88))               \
   DECANT_GROUP_PRODUCT(type, ptx_type, 192, DECANT_ALL_96, "%96", "%97", DECANT_SUMS_64(0),    \
                        DECANT_SUMS_32(64))                                                     \
   DECANT_GROUP_PRODUCT(type, ptx_type, 256, DECANT_ALL_128, "%128", "%129", DECANT_SUMS_64(0), \
@@ -133,6 +137,7 @@ DECANT_GROUP_PRODUCTS(__nv_bfloat16, "bf16")
 #undef DECANT_ALL_68
 #undef DECANT_ALL_72
 #undef DECANT_ALL_80
+#undef DECANT_ALL_92
 #undef DECANT_ALL_96
 #undef DECANT_ALL_128
 #undef DECANT_NAMES_0
@@ -146,6 +151,7 @@ DECANT_GROUP_PRODUCTS(__nv_bfloat16, "bf16")
 #undef DECANT_NAMES_68
 #undef DECANT_NAMES_72
 #undef DECANT_NAMES_80
+#undef DECANT_NAMES_92
 #undef DECANT_NAMES_96
 #undef DECANT_NAMES_112
 #undef DECANT_SUMS_4
